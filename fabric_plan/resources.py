@@ -1,0 +1,46 @@
+"""Where the tool's own data files are, and the only place that reads them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from fabric_plan.errors import RoleError
+from fabric_plan.roles import Hardware, Layer, parse_hardware, parse_layer
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_dir(kind: str) -> Path:
+    """Return the directory of ``roles`` or ``templates``: inside an installed wheel, or beside the package in a checkout."""
+    for root in (_PACKAGE / "_data", _PACKAGE.parent):
+        if (root / kind).is_dir():
+            return root / kind
+    raise RoleError(f"the directory {kind}/ is missing", where=str(_PACKAGE), hint="reinstall fabric-plan")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RoleError(f"cannot read {path.name}: {error.strerror}", where=str(path), hint="reinstall fabric-plan") from None
+
+
+@cache
+def hardware_roles() -> dict[str, Hardware]:
+    """Return every hardware role by name."""
+    files = sorted((data_dir("roles") / "hardware").glob("*.yaml"))
+    return {path.stem: parse_hardware(_read(path), path.name) for path in files}
+
+
+@cache
+def layers() -> tuple[Layer, ...]:
+    """Return every layer of files, in the order in which they are applied."""
+    files = sorted((data_dir("roles") / "layers").glob("*.yaml"))
+    return tuple(sorted((parse_layer(_read(path), path.name) for path in files), key=lambda layer: layer.order))
+
+
+@cache
+def template(name: str) -> str:
+    """Return the text of one template."""
+    return _read(data_dir("templates") / name)

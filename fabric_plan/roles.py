@@ -1,0 +1,135 @@
+"""What a kind of node or a layer of files *is*: the typed form of the data under ``roles/``.
+
+Nothing here reads a file: `fabric_plan.resources` does, and hands the text over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fabric_plan.errors import RoleError
+
+
+class _Role(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RoleFunction(_Role):
+    """The names of one PCIe function on this hardware."""
+
+    netdev: str
+    rdma: str
+    pci: str
+
+
+class RolePort(_Role):
+    """A physical port: what the kernel calls it, what people call it, and its functions, one a plane from plane 1 on."""
+
+    phys_port_name: str
+    spellings: tuple[str, ...] = ()
+    functions: tuple[RoleFunction, ...]
+
+
+class Profile(_Role):
+    """What the NIC has to be set to before hardware forwarding works (FABRIC.md 6). Checked; only what is said to be set is set."""
+
+    eswitch: str
+    flow_steering_mode: str
+    hw_tc_offload: bool
+    trust: str
+
+
+class Floors(_Role):
+    """Below these a healthy-looking link is degraded: Gb/s one way a function, microseconds for a small RDMA write."""
+
+    bandwidth_gbps: float
+    latency_us: float
+
+
+class GraphSpeeds(_Role):
+    """The figures of an NCCL graph file: GB/s within and between nodes, GPU index, and the latency NCCL is told (us)."""
+
+    intra: float
+    inter: float
+    latency: float
+    gpu: str
+
+
+class Hardware(_Role):
+    """A kind of host: its ports, its management port, its required NIC profile."""
+
+    hardware: str
+    title: str
+    mgmt_netdev: str
+    ports: dict[str, RolePort]
+    profile: Profile
+    floors: Floors
+    graph: GraphSpeeds
+
+    def port_named(self, spelling: str) -> str | None:
+        """Return the port that people also write as `spelling`, or None."""
+        for name, port in self.ports.items():
+            if spelling.lower() in (name.lower(), *(other.lower() for other in port.spellings)):
+                return name
+        return None
+
+
+Trigger = Literal[
+    "netplan", "networkmanager-conf", "sysctl", "daemon-reload", "enable", "hairpin", "forward", "mesh", "marker", "none"
+]
+
+
+class Artefact(_Role):
+    """One template and the file that it becomes.
+
+    `each` names what it is repeated for (a managed plane, an NCCL graph); `when` the part of the plan that must be there.
+    """
+
+    template: str
+    path: str
+    mode: Annotated[str, Field(pattern=r"^0[0-7]{3}$")]
+    each: Literal["node", "plane", "graph"] = "node"
+    when: Literal["always", "mesh", "managed", "nccl", "built-in-marker"] = "always"
+    triggers: tuple[Trigger, ...] = ()
+    disrupts: str | None = None
+    enable: bool = False
+
+
+class Layer(_Role):
+    """A group of files that belong together; layers are applied in `order`."""
+
+    layer: str
+    title: str
+    order: int
+    artefacts: tuple[Artefact, ...]
+
+
+_R = TypeVar("_R", bound=_Role)
+
+
+def _parse(kind: type[_R], text: str, name: str) -> _R:
+    try:
+        return kind.model_validate(yaml.safe_load(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RoleError(f"{where}: {first['msg']}", where=name, hint="see the other files under roles/") from None
+    except yaml.YAMLError as error:
+        raise RoleError(f"not valid YAML: {str(error).splitlines()[0]}", where=name) from None
+
+
+def parse_hardware(text: str, name: str) -> Hardware:
+    """Parse a file of ``roles/hardware``. Raises `RoleError`."""
+    return _parse(Hardware, text, name)
+
+
+def parse_layer(text: str, name: str) -> Layer:
+    """Parse a file of ``roles/layers``. Raises `RoleError`."""
+    return _parse(Layer, text, name)
+
+
+Hardwares = Mapping[str, Hardware]
