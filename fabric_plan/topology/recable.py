@@ -51,8 +51,8 @@ def _loops(fabric: Fabric) -> list[list[Cable]] | None:
 def _swap(first: list[Cable], second: list[Cable]) -> tuple[tuple[End, End], tuple[str, str]] | None:
     for one in reversed(first):
         for other in reversed(second):
-            for i in (0, 1):
-                for j in (0, 1):
+            for i in (1, 0):
+                for j in (1, 0):
                     a, b = one.ends[i], other.ends[j]
                     if a.port == b.port:
                         return (a, b), (f"{one.ends[1 - i]} - {b}", f"{other.ends[1 - j]} - {a}")
