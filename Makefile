@@ -1,0 +1,51 @@
+# Everything sets itself up: `make demo` and `make test` need python3 with venv and pip, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test lint format golden bench clean venv debian-packages test-faults
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
+
+venv: $(STAMP)  ## the environment, from the lock
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: $(STAMP)  ## render the four-Spark example with its proof
+	$(BIN)/fabric-plan render -i inventories/ring4.yaml -o build/ring4
+	@echo
+	@echo "Look at build/ring4: one tree a node, plan.json beside them."
+
+lint: $(STAMP)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## put the format right
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: lint  ## everything that needs no lab
+	$(BIN)/python -m pytest
+
+golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
+	$(BIN)/python -m tests.golden_trees
+
+bench: $(STAMP)  ## print the benchmark table
+	$(BIN)/python -m bench
+
+debian-packages:  ## the linters and tools that the tests use beside Python (as root, Debian or Ubuntu)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat debian-packages.txt)
+
+clean:  ## take away what was made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+-include lab/lab.mk
+-include native/native.mk
