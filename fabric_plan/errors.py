@@ -28,7 +28,9 @@ class FabricPlanError(Exception):
 
     exit_code: ExitCode = ExitCode.ERROR
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None, id: str = "") -> None:  # noqa: A002
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, id: str = ""
+    ) -> None:  # noqa: A002
         super().__init__(message)
         self.message = message
         self.where = where

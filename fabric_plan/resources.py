@@ -23,7 +23,9 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RoleError(f"cannot read {path.name}: {error.strerror}", where=str(path), hint="reinstall fabric-plan") from None
+        raise RoleError(
+            f"cannot read {path.name}: {error.strerror}", where=str(path), hint="reinstall fabric-plan"
+        ) from None
 
 
 @cache
@@ -37,7 +39,9 @@ def hardware_roles() -> dict[str, Hardware]:
 def layers() -> tuple[Layer, ...]:
     """Return every layer of files, in the order in which they are applied."""
     files = sorted((data_dir("roles") / "layers").glob("*.yaml"))
-    return tuple(sorted((parse_layer(_read(path), path.name) for path in files), key=lambda layer: layer.order))
+    return tuple(
+        sorted((parse_layer(_read(path), path.name) for path in files), key=lambda layer: layer.order)
+    )
 
 
 @cache

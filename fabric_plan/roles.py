@@ -79,7 +79,16 @@ class Hardware(_Role):
 
 
 Trigger = Literal[
-    "netplan", "networkmanager-conf", "sysctl", "daemon-reload", "enable", "hairpin", "forward", "mesh", "marker", "none"
+    "netplan",
+    "networkmanager-conf",
+    "sysctl",
+    "daemon-reload",
+    "enable",
+    "hairpin",
+    "forward",
+    "mesh",
+    "marker",
+    "none",
 ]
 
 
@@ -117,7 +126,9 @@ def _parse(kind: type[_R], text: str, name: str) -> _R:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RoleError(f"{where}: {first['msg']}", where=name, hint="see the other files under roles/") from None
+        raise RoleError(
+            f"{where}: {first['msg']}", where=name, hint="see the other files under roles/"
+        ) from None
     except yaml.YAMLError as error:
         raise RoleError(f"not valid YAML: {str(error).splitlines()[0]}", where=name) from None
 

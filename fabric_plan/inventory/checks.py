@@ -66,7 +66,9 @@ def node_hardware(inventory: Inventory, roles: Hardwares, name: str) -> Hardware
 
 def _hardware(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
     named: list[tuple[Path, str]] = [(("hardware",), inventory.hardware)]
-    named += [(("nodes", i, "hardware"), node.hardware) for i, node in enumerate(inventory.nodes) if node.hardware]
+    named += [
+        (("nodes", i, "hardware"), node.hardware) for i, node in enumerate(inventory.nodes) if node.hardware
+    ]
     for path, role in named:
         if role not in roles:
             close = suggest(role, roles)
@@ -81,7 +83,12 @@ def _twice(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
         if value is None:
             return
         if value in seen[kind]:
-            yield Problem(path, f"duplicate-{kind.split()[0]}", f"{whose}: {kind} `{value}` is used twice", "each one stands once")
+            yield Problem(
+                path,
+                f"duplicate-{kind.split()[0]}",
+                f"{whose}: {kind} `{value}` is used twice",
+                "each one stands once",
+            )
         seen[kind].setdefault(value, path)
 
     for i, node in enumerate(inventory.nodes):
@@ -93,7 +100,11 @@ def _twice(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 here: Path = (*base, "ports", port, j)
                 whose = f"{node.name} ports.{port}"
                 yield from claim("mac", function.mac, (*here, "mac"), whose)
-                for kind, value in (("netdev", function.netdev), ("rdma", function.rdma), ("pci", function.pci)):
+                for kind, value in (
+                    ("netdev", function.netdev),
+                    ("rdma", function.rdma),
+                    ("pci", function.pci),
+                ):
                     yield from claim(f"{kind} of {node.name}", value, (*here, kind), whose)
 
 
@@ -109,14 +120,22 @@ def _node_ports(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 continue
             known = len(hardware.ports[port].functions)
             if not 1 <= len(functions) <= known:
-                yield Problem(path, "function-count", f"{node.name} ports.{port} lists {len(functions)} functions; the hardware has {known}, one a plane")
+                yield Problem(
+                    path,
+                    "function-count",
+                    f"{node.name} ports.{port} lists {len(functions)} functions; the hardware has {known}, one a plane",
+                )
 
 
 def _no_port(path: Path, node: str, port: str, hardware: Hardware, *, key: bool = False) -> Problem:
     ports = " and ".join(hardware.ports)
     meant = hardware.port_named(port)
     spellings = ", ".join("/".join(p.spellings[:2]) for p in hardware.ports.values())
-    hint = f"`{port}` is called {meant} here" if meant else f"the ports are {ports} (elsewhere also written {spellings})"
+    hint = (
+        f"`{port}` is called {meant} here"
+        if meant
+        else f"the ports are {ports} (elsewhere also written {spellings})"
+    )
     return Problem(path, "unknown-port", f"{node} has no port {port} (ports are {ports})", hint, key=key)
 
 
@@ -130,8 +149,17 @@ def _ends(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
             node, port = split_end(end)
             if node not in names:
                 close = suggest(node, names)
-                hint = f"did you mean `{close}`?" if close else "every end is a node of nodes: and one of its ports"
-                yield Problem(path, "unknown-node", f"{label} names node {node}, which is not in nodes ({', '.join(names)})", hint)
+                hint = (
+                    f"did you mean `{close}`?"
+                    if close
+                    else "every end is a node of nodes: and one of its ports"
+                )
+                yield Problem(
+                    path,
+                    "unknown-node",
+                    f"{label} names node {node}, which is not in nodes ({', '.join(names)})",
+                    hint,
+                )
                 continue
             nodes_here.append(node)
             hardware = node_hardware(inventory, roles, node)
@@ -139,49 +167,98 @@ def _ends(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 yield _no_port(path, node, port, hardware)
                 continue
             if end in taken:
-                yield Problem(path, "port-used-twice", f"{label} plugs into {node} {port}, where {taken[end]} already is", "one cable a port")
+                yield Problem(
+                    path,
+                    "port-used-twice",
+                    f"{label} plugs into {node} {port}, where {taken[end]} already is",
+                    "one cable a port",
+                )
             taken.setdefault(end, label)
         for node in sorted({n for n in nodes_here if nodes_here.count(n) > 1}):
             ports = " - ".join(split_end(e)[1] for e in segment.ends if split_end(e)[0] == node)
-            yield Problem((*base, "ends"), "self-cable", f"{label} joins {node} to itself ({ports})", "a cable joins two nodes; twins of one port loop on the chip")
+            yield Problem(
+                (*base, "ends"),
+                "self-cable",
+                f"{label} joins {node} to itself ({ports})",
+                "a cable joins two nodes; twins of one port loop on the chip",
+            )
 
 
 def _cabled(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
     if not inventory.cables and not inventory.rails:
-        yield Problem(("cables",), "no-cables", "there are no cables", "list them under cables: as `ends: [node.port, node.port]`")
+        yield Problem(
+            ("cables",),
+            "no-cables",
+            "there are no cables",
+            "list them under cables: as `ends: [node.port, node.port]`",
+        )
         return
     used = {split_end(end)[0] for _, _, segment in segments(inventory) for end in segment.ends}
     for i, node in enumerate(inventory.nodes):
         if node.name not in used:
-            yield Problem(("nodes", i, "name"), "node-without-cable", f"node {node.name} has no cable", "add its cable, or take the node out")
+            yield Problem(
+                ("nodes", i, "name"),
+                "node-without-cable",
+                f"node {node.name} has no cable",
+                "add its cable, or take the node out",
+            )
 
 
 def _planes(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
     if not inventory.planes:
-        yield Problem(("planes",), "no-planes", "planes: is empty", "write {1: managed} for one plane, or leave it out for both")
+        yield Problem(
+            ("planes",),
+            "no-planes",
+            "planes: is empty",
+            "write {1: managed} for one plane, or leave it out for both",
+        )
     elif 1 not in inventory.planes:
-        yield Problem(("planes",), "no-plane-1", "plane 1 is missing", "plane 2 alone is called plane 1: swap the functions, or add plane 1")
+        yield Problem(
+            ("planes",),
+            "no-plane-1",
+            "plane 1 is missing",
+            "plane 2 alone is called plane 1: swap the functions, or add plane 1",
+        )
     for base, label, segment in segments(inventory):
         for j, entry in enumerate(segment.planes or []):
             path: Path = (*base, "planes", j)
             if j + 1 not in inventory.planes:
-                yield Problem(path, "plane-not-declared", f"{label} gives plane {j + 1} a subnet, but planes: has no plane {j + 1}")
+                yield Problem(
+                    path,
+                    "plane-not-declared",
+                    f"{label} gives plane {j + 1} a subnet, but planes: has no plane {j + 1}",
+                )
                 continue
             yield from _pinned_addresses(path, label, segment, entry)
 
 
-def _pinned_addresses(path: Path, label: str, segment: CableEntry | RailEntry, entry: PlaneEntry) -> Iterator[Problem]:
+def _pinned_addresses(
+    path: Path, label: str, segment: CableEntry | RailEntry, entry: PlaneEntry
+) -> Iterator[Problem]:
     if entry.addresses is None:
         return
     if entry.subnet is None:
-        yield Problem((*path, "addresses"), "addresses-without-subnet", f"{label} pins addresses without a subnet", "write subnet: beside them")
+        yield Problem(
+            (*path, "addresses"),
+            "addresses-without-subnet",
+            f"{label} pins addresses without a subnet",
+            "write subnet: beside them",
+        )
         return
     if len(entry.addresses) != len(segment.ends):
-        yield Problem((*path, "addresses"), "address-count", f"{label} pins {len(entry.addresses)} addresses for {len(segment.ends)} ends")
+        yield Problem(
+            (*path, "addresses"),
+            "address-count",
+            f"{label} pins {len(entry.addresses)} addresses for {len(segment.ends)} ends",
+        )
         return
     for k, address in enumerate(entry.addresses):
         if not usable(address, entry.subnet):
-            yield Problem((*path, "addresses", k), "address-outside-subnet", f"{label}: {address} is not a host address of {entry.subnet}")
+            yield Problem(
+                (*path, "addresses", k),
+                "address-outside-subnet",
+                f"{label}: {address} is not a host address of {entry.subnet}",
+            )
     if len(set(entry.addresses)) != len(entry.addresses):
         yield Problem((*path, "addresses"), "duplicate-address", f"{label} gives both ends the same address")
 
@@ -199,7 +276,9 @@ def _subnets(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
         words = f"cable {' - '.join(segment.ends)}" if isinstance(segment, CableEntry) else label
         for j, entry in enumerate(segment.planes or []):
             if entry.subnet is not None:
-                pinned.append(((*base, "planes", j, "subnet"), words, j + 1, label, entry.subnet, entry.addresses))
+                pinned.append(
+                    ((*base, "planes", j, "subnet"), words, j + 1, label, entry.subnet, entry.addresses)
+                )
     for path, words, plane, label, subnet, addresses in pinned:
         yield from _range(path, f"{words} plane {plane}", subnet, inventory)
         for other_path, other_words, other_plane, other_label, other, other_addresses in pinned:
@@ -208,7 +287,11 @@ def _subnets(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
             if label == other_label and subnet == other and addresses and other_addresses:
                 # Both functions of one port in one subnet: legal where the addresses differ; the planner warns.
                 for address in sorted(set(addresses) & set(other_addresses)):
-                    yield Problem(path, "duplicate-address", f"{words}: {address} stands on plane {other_plane} and on plane {plane}")
+                    yield Problem(
+                        path,
+                        "duplicate-address",
+                        f"{words}: {address} stands on plane {other_plane} and on plane {plane}",
+                    )
                 continue
             place = words if label == other_label else f"{other_words} and {words}"
             if subnet == other:
@@ -218,13 +301,20 @@ def _subnets(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 planes = {id(other): other_plane, id(subnet): plane}
                 what = f"plane {planes[id(big)]} {big} contains plane {planes[id(small)]} {small} on {place}: overlapping subnets"
                 path = other_path if big is other else path
-            yield Problem(path, "overlapping-subnets", what, "give every plane of every cable a subnet of its own")
+            yield Problem(
+                path, "overlapping-subnets", what, "give every plane of every cable a subnet of its own"
+            )
 
 
 def _range(path: Path, words: str, subnet: IPv4Network, inventory: Inventory) -> Iterator[Problem]:
     for bad, why in _BAD_RANGES:
         if subnet.overlaps(bad):
-            yield Problem(path, "unusable-range", f"{words}: {subnet} lies in {bad}: {why}", "use a private range, for example 10.10.0.0/16")
+            yield Problem(
+                path,
+                "unusable-range",
+                f"{words}: {subnet} lies in {bad}: {why}",
+                "use a private range, for example 10.10.0.0/16",
+            )
     if subnet.overlaps(_FAKE_DNS):
         yield Problem(
             path,
@@ -246,7 +336,12 @@ def _range(path: Path, words: str, subnet: IPv4Network, inventory: Inventory) ->
 def _pool(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
     pool, prefix = inventory.addressing.pool, inventory.addressing.prefix
     if prefix < pool.prefixlen:
-        yield Problem(("addressing", "prefix"), "pool-too-small", f"the pool {pool} has no room for a /{prefix}", "take a longer prefix or a larger pool")
+        yield Problem(
+            ("addressing", "prefix"),
+            "pool-too-small",
+            f"the pool {pool} has no room for a /{prefix}",
+            "take a longer prefix or a larger pool",
+        )
     yield from _range(("addressing", "pool"), "the address pool", pool, inventory)
 
 
@@ -261,7 +356,11 @@ def _mesh(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
             if f"{node.name}.{port}" not in used:
                 continue
             macs = [function.mac for function in node.ports.get(port, [])]
-            missing = [p for p in range(1, wanted + 1) if p in inventory.planes and (len(macs) < p or macs[p - 1] is None)]
+            missing = [
+                p
+                for p in range(1, wanted + 1)
+                if p in inventory.planes and (len(macs) < p or macs[p - 1] is None)
+            ]
             if missing:
                 planes = " and ".join(str(p) for p in missing)
                 yield Problem(
@@ -272,7 +371,12 @@ def _mesh(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 )
     marker = inventory.mesh.marker
     if marker.path and not marker.sha256:
-        yield Problem(("mesh", "marker"), "marker-without-digest", "mesh.marker.path needs sha256 beside it", "`sha256sum FILE` prints it")
+        yield Problem(
+            ("mesh", "marker"),
+            "marker-without-digest",
+            "mesh.marker.path needs sha256 beside it",
+            "`sha256sum FILE` prints it",
+        )
 
 
 _CHECKS: tuple[Callable[[Inventory, Hardwares], Iterator[Problem]], ...] = (

@@ -42,7 +42,9 @@ def load(text: str | bytes, name: str, roles: Hardwares) -> Loaded:
     if refused or inventory is None:
         raise InventoryError(_in_file_order(refused))
     notices = tuple(
-        Notice(problem.id, problem.message, _where(document, problem), problem.hint) for problem in problems if not problem.refuse
+        Notice(problem.id, problem.message, _where(document, problem), problem.hint)
+        for problem in problems
+        if not problem.refuse
     )
     stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     return Loaded(_fabric(inventory, roles, stem), inventory, notices)
@@ -50,7 +52,9 @@ def load(text: str | bytes, name: str, roles: Hardwares) -> Loaded:
 
 def _not_a_mapping(document: Document, text: str | bytes) -> FabricPlanError:
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    line = next((line for line in shown.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    line = next(
+        (line for line in shown.splitlines() if line.strip() and not line.lstrip().startswith("#")), ""
+    )
     kind = "a list" if isinstance(document.data, list) else "a single value"
     return FabricPlanError(
         f"the top level must be a mapping (nodes:, cables:, ..), this file is {kind}; it starts with `{line[:40]}`",
@@ -152,7 +156,14 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-_KINDS = {bool: "the truth value", int: "the number", float: "the number", dict: "a mapping", list: "a list", str: "the text"}
+_KINDS = {
+    bool: "the truth value",
+    int: "the number",
+    float: "the number",
+    dict: "a mapping",
+    list: "a list",
+    str: "the text",
+}
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -188,11 +199,20 @@ def _problem(document: Document, detail: ErrorDetails) -> Problem:
     if kind == "enum":
         allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
         close = suggest(str(value), allowed.replace(" or ", ", ").split(", "))
-        return Problem(path, "unknown-value", f"{name} is `{_short(value)}`", f"did you mean `{close}`?" if close else f"one of {allowed}")
+        return Problem(
+            path,
+            "unknown-value",
+            f"{name} is `{_short(value)}`",
+            f"did you mean `{close}`?" if close else f"one of {allowed}",
+        )
     if kind in _WANTED:
         return Problem(path, "wrong-type", f"{name} must be {_WANTED[kind]}, not {_described(value)}")
     if kind == "literal_error":
-        return Problem(path, "wrong-type", f"{name}: planes are numbered 1 and 2, not `{_short(detail['loc'][-2] if len(detail['loc']) > 1 else value)}`")
+        return Problem(
+            path,
+            "wrong-type",
+            f"{name}: planes are numbered 1 and 2, not `{_short(detail['loc'][-2] if len(detail['loc']) > 1 else value)}`",
+        )
     ctx = detail.get("ctx", {})
     if kind in ("greater_than_equal", "less_than_equal"):
         bound = ctx.get("ge", ctx.get("le"))
@@ -201,7 +221,9 @@ def _problem(document: Document, detail: ErrorDetails) -> Problem:
     if kind in ("too_short", "too_long"):
         wanted = ctx.get("min_length") if kind == "too_short" else ctx.get("max_length")
         word = "at least" if kind == "too_short" else "at most"
-        return Problem(path, "wrong-count", f"{name} has {ctx.get('actual_length')} entries, needs {word} {wanted}")
+        return Problem(
+            path, "wrong-count", f"{name} has {ctx.get('actual_length')} entries, needs {word} {wanted}"
+        )
     return Problem(path, kind.replace("_", "-"), _prefixed(name, detail["msg"]), _HINTS.get(kind))
 
 
@@ -214,7 +236,13 @@ _HINTS = {
 
 def _prefixed(name: str, message: str) -> str:
     # The hairpin queue and the node name carry their own subject; everything else gets its place in front.
-    return message if message.startswith("node name") else f"{name} {message}" if message.startswith("must") else f"{name}: {message}"
+    return (
+        message
+        if message.startswith("node name")
+        else f"{name} {message}"
+        if message.startswith("must")
+        else f"{name}: {message}"
+    )
 
 
 def _not_text(document: Document, path: Path, name: str, value: Any) -> Problem:
@@ -223,7 +251,9 @@ def _not_text(document: Document, path: Path, name: str, value: Any) -> Problem:
         return Problem(path, "wrong-type", f"{name} must be text, not {_described(value)}")
     shown = _described(value)
     why = " (YAML 1.1 reads digits between colons as base 60)" if _sexagesimal(spelled) else ""
-    return Problem(path, "unquoted", f"{name} is {shown}{why}, not the text `{spelled}`", f'quote it: "{spelled}"')
+    return Problem(
+        path, "unquoted", f"{name} is {shown}{why}, not the text `{spelled}`", f'quote it: "{spelled}"'
+    )
 
 
 def _sexagesimal(spelled: Reread) -> bool:
@@ -301,5 +331,12 @@ def _node(inventory: Inventory, roles: Hardwares, rank: int, entry: NodeEntry) -
 def _function(entry: NodeEntry, port: str, plane: int, known: RoleFunction) -> Function:
     written = entry.ports.get(port, [])
     own = written[plane - 1] if plane <= len(written) else FunctionEntry()
-    return Function(entry.name, port, plane, own.netdev or known.netdev, own.rdma or known.rdma, own.pci or known.pci, own.mac)
-
+    return Function(
+        entry.name,
+        port,
+        plane,
+        own.netdev or known.netdev,
+        own.rdma or known.rdma,
+        own.pci or known.pci,
+        own.mac,
+    )

@@ -78,7 +78,9 @@ def _text(what: str, pattern: re.Pattern[str], rule: str) -> BeforeValidator:
         if not isinstance(value, str):
             return value  # the strict string check that follows names the type
         if not pattern.fullmatch(value):
-            raise PydanticCustomError("text_pattern", "{what} `{value}` is not {rule}", {"what": what, "value": value, "rule": rule})
+            raise PydanticCustomError(
+                "text_pattern", "{what} `{value}` is not {rule}", {"what": what, "value": value, "rule": rule}
+            )
         return value
 
     return BeforeValidator(check)
@@ -93,9 +95,13 @@ def _mac(value: Any) -> Any:
         return value
     mac = value.lower().replace("-", ":")
     if not MAC.fullmatch(mac):
-        raise PydanticCustomError("mac", "`{value}` is not a MAC address (six pairs of hex digits)", {"value": value})
+        raise PydanticCustomError(
+            "mac", "`{value}` is not a MAC address (six pairs of hex digits)", {"value": value}
+        )
     if int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
-        raise PydanticCustomError("mac", "`{value}` is not the address of one interface (multicast or zero)", {"value": value})
+        raise PydanticCustomError(
+            "mac", "`{value}` is not the address of one interface (multicast or zero)", {"value": value}
+        )
     return mac
 
 
@@ -105,14 +111,20 @@ def _network(value: Any) -> Any:
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "must be text")
     if "/" not in value:
-        raise PydanticCustomError("subnet", "`{value}` has no prefix length (write 10.10.0.0/24)", {"value": value})
+        raise PydanticCustomError(
+            "subnet", "`{value}` has no prefix length (write 10.10.0.0/24)", {"value": value}
+        )
     try:
         network = IPv4Network(value)
     except (AddressValueError, NetmaskValueError):
         raise PydanticCustomError("subnet", "`{value}` is not an IPv4 subnet", {"value": value}) from None
     except ValueError:
         right = IPv4Network(value, strict=False)
-        raise PydanticCustomError("subnet", "`{value}` has host bits set; the subnet is {right}", {"value": value, "right": str(right)}) from None
+        raise PydanticCustomError(
+            "subnet",
+            "`{value}` has host bits set; the subnet is {right}",
+            {"value": value, "right": str(right)},
+        ) from None
     if network.prefixlen > MAX_PREFIX:
         raise PydanticCustomError(
             "subnet_too_small",
@@ -130,7 +142,9 @@ def _address(value: Any) -> Any:
     try:
         return IPv4Address(value)
     except ValueError:
-        raise PydanticCustomError("address", "`{value}` is not an IPv4 address (write it without a prefix)", {"value": value}) from None
+        raise PydanticCustomError(
+            "address", "`{value}` is not an IPv4 address (write it without a prefix)", {"value": value}
+        ) from None
 
 
 def _mgmt(value: Any) -> Any:
@@ -161,13 +175,19 @@ def _power_of_two(value: Any) -> Any:
                 {"value": value, "nearest": min(nearest, MAX_QUEUE_SIZE)},
             )
         if value > MAX_QUEUE_SIZE:
-            raise PydanticCustomError("queue_size", "{value} is above the driver's maximum of {most}", {"value": value, "most": MAX_QUEUE_SIZE})
+            raise PydanticCustomError(
+                "queue_size",
+                "{value} is above the driver's maximum of {most}",
+                {"value": value, "most": MAX_QUEUE_SIZE},
+            )
     return value
 
 
 def _end(value: Any) -> Any:
     if isinstance(value, str) and not END.fullmatch(value):
-        raise PydanticCustomError("cable_end", "`{value}` is not `node.port` (for example spark1.f0)", {"value": value})
+        raise PydanticCustomError(
+            "cable_end", "`{value}` is not `node.port` (for example spark1.f0)", {"value": value}
+        )
     return value
 
 
@@ -176,7 +196,9 @@ def _plane_1_alone(value: Any) -> Any:
 
 
 HostName = Annotated[str, _text("node name", HOST_NAME, "a host name (letters, digits, hyphen; at most 63)")]
-Netdev = Annotated[str, _text("netdev", NETDEV, "an interface name (at most 15 of letters, digits, _ . @ + -)")]
+Netdev = Annotated[
+    str, _text("netdev", NETDEV, "an interface name (at most 15 of letters, digits, _ . @ + -)")
+]
 RdmaName = Annotated[str, _text("rdma", RDMA, "an RDMA device name (letters, digits, _ . -)")]
 PciAddress = Annotated[str, BeforeValidator(_lowered), _text("pci", PCI, "a PCI address like 0000:01:00.0")]
 MacAddress = Annotated[str, BeforeValidator(_mac)]
@@ -215,7 +237,9 @@ class NodeEntry(_Strict):
     mgmt_netdev: Netdev | None = None
     ssh: SshEntry = SshEntry()
     hardware: Annotated[str, _text("hardware", ROLE, "the name of a file under roles/hardware")] | None = None
-    ports: dict[str, Annotated[list[FunctionEntry], BeforeValidator(_plane_1_alone)]] = Field(default_factory=dict)
+    ports: dict[str, Annotated[list[FunctionEntry], BeforeValidator(_plane_1_alone)]] = Field(
+        default_factory=dict
+    )
 
 
 class PlaneEntry(_Strict):
@@ -258,7 +282,9 @@ class MarkerEntry(_Strict):
     """A marker that is already on the nodes: its dialect, path and digest."""
 
     dialect: Annotated[MarkerDialect, Field(strict=False)] = MarkerDialect.BUILT_IN
-    path: Annotated[str, _text("path", re.compile(r"/[A-Za-z0-9._/+-]{1,200}"), "an absolute path")] | None = None
+    path: (
+        Annotated[str, _text("path", re.compile(r"/[A-Za-z0-9._/+-]{1,200}"), "an absolute path")] | None
+    ) = None
     sha256: Annotated[str, _text("sha256", re.compile(r"[0-9a-f]{64}"), "64 hex digits")] | None = None
 
 

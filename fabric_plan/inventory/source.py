@@ -79,9 +79,16 @@ class _Builder:
     def build(self, node: yaml.Node, path: Path, depth: int) -> Any:
         self.count += 1
         if depth > MAX_DEPTH:
-            raise _fatal(self.document.name, node, f"nested deeper than {MAX_DEPTH} levels", "write it flatter")
+            raise _fatal(
+                self.document.name, node, f"nested deeper than {MAX_DEPTH} levels", "write it flatter"
+            )
         if self.count > MAX_VALUES:
-            raise _fatal(self.document.name, node, f"more than {MAX_VALUES} values", "an inventory lists nodes and cables, nothing else")
+            raise _fatal(
+                self.document.name,
+                node,
+                f"more than {MAX_VALUES} values",
+                "an inventory lists nodes and cables, nothing else",
+            )
         self.document.values[path] = _mark(node)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
@@ -93,7 +100,12 @@ class _Builder:
         out: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                raise _fatal(self.document.name, key_node, "a key must be plain text", "merge keys (<<) and complex keys are not used here")
+                raise _fatal(
+                    self.document.name,
+                    key_node,
+                    "a key must be plain text",
+                    "merge keys (<<) and complex keys are not used here",
+                )
             key = self._key(key_node)
             here = (*path, key)
             if here in self.document.keys:
@@ -125,7 +137,9 @@ class _Builder:
         try:
             value = self._constructor.construct_object(node)  # type: ignore[no-untyped-call]
         except (ValueError, OverflowError, yaml.YAMLError, KeyError, TypeError) as error:
-            raise _fatal(self.document.name, node, f"cannot read {node.value[:40]!r} ({error})", "quote it") from None
+            raise _fatal(
+                self.document.name, node, f"cannot read {node.value[:40]!r} ({error})", "quote it"
+            ) from None
         if value is not None:
             self.document.converted[path] = Reread(node.value, value)
         return value
@@ -137,7 +151,9 @@ def _mark(node: yaml.Node) -> Mark:
 
 def _fatal(name: str, node: yaml.Node, message: str, hint: str) -> InventoryError:
     mark = _mark(node)
-    return InventoryError([FabricPlanError(message, where=f"{name}:{mark.line}:{mark.column}", hint=hint, id="yaml")])
+    return InventoryError(
+        [FabricPlanError(message, where=f"{name}:{mark.line}:{mark.column}", hint=hint, id="yaml")]
+    )
 
 
 def _refuse(name: str, message: str, hint: str, id: str = "yaml", line: int | None = None) -> InventoryError:  # noqa: A002
@@ -151,11 +167,18 @@ def _events(name: str, text: str) -> Iterator[Any]:
     for event in yaml.parse(text, Loader=_LOADER):
         count += 1
         if count > 4 * MAX_VALUES:
-            raise _refuse(name, f"more than {MAX_VALUES} values", "an inventory lists nodes and cables, nothing else")
+            raise _refuse(
+                name, f"more than {MAX_VALUES} values", "an inventory lists nodes and cables, nothing else"
+            )
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
             if depth > MAX_DEPTH:
-                raise _refuse(name, f"nested deeper than {MAX_DEPTH} levels", "write it flatter", line=event.start_mark.line + 1)
+                raise _refuse(
+                    name,
+                    f"nested deeper than {MAX_DEPTH} levels",
+                    "write it flatter",
+                    line=event.start_mark.line + 1,
+                )
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
@@ -177,15 +200,23 @@ def parse_yaml(text: str | bytes, name: str) -> Document:
     Raises `InventoryError` with every duplicate key, or with the one reason why the text cannot be read at all.
     """
     if len(text) > MAX_BYTES:
-        raise _refuse(name, f"the file is larger than {MAX_BYTES} bytes", "this is not an inventory", id="too-large")
+        raise _refuse(
+            name, f"the file is larger than {MAX_BYTES} bytes", "this is not an inventory", id="too-large"
+        )
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise _refuse(name, f"not UTF-8 text (byte {error.start})", "save the file as UTF-8", id="not-utf8") from None
+            raise _refuse(
+                name, f"not UTF-8 text (byte {error.start})", "save the file as UTF-8", id="not-utf8"
+            ) from None
     if not text.strip("\0 \t\r\n"):
         size = len(text.encode())
-        what = f"the file is empty ({size} bytes)" if "\0" not in text else f"the file is {size} bytes of NUL and nothing else: empty"
+        what = (
+            f"the file is empty ({size} bytes)"
+            if "\0" not in text
+            else f"the file is {size} bytes of NUL and nothing else: empty"
+        )
         raise _refuse(name, what, "an inventory has at least nodes: and cables:", id="empty")
     try:
         for _ in _events(name, text):
@@ -195,13 +226,23 @@ def parse_yaml(text: str | bytes, name: str) -> Document:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        raise InventoryError([FabricPlanError(f"not valid YAML: {problem}", where=where, hint=_yaml_hint(text, mark), id="yaml")]) from None
+        raise InventoryError(
+            [
+                FabricPlanError(
+                    f"not valid YAML: {problem}", where=where, hint=_yaml_hint(text, mark), id="yaml"
+                )
+            ]
+        ) from None
     except yaml.YAMLError as error:
-        raise _refuse(name, f"not valid YAML: {str(error).splitlines()[0]}", "save it as plain UTF-8 text") from None
+        raise _refuse(
+            name, f"not valid YAML: {str(error).splitlines()[0]}", "save it as plain UTF-8 text"
+        ) from None
     except RecursionError:
         raise _refuse(name, f"nested deeper than {MAX_DEPTH} levels", "write it flatter") from None
     if len(documents) != 1 or documents[0] is None:
-        raise _refuse(name, f"the file holds {len(documents)} YAML documents", "keep one, without further --- lines")
+        raise _refuse(
+            name, f"the file holds {len(documents)} YAML documents", "keep one, without further --- lines"
+        )
     builder = _Builder(name)
     data = builder.build(documents[0], (), 0)
     if builder.errors:

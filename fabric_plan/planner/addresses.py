@@ -28,7 +28,9 @@ def assign_subnets(fabric: Fabric) -> Subnets:
     Raises `RefusalError` where the pool runs out.
     """
     wanted = [(cable, plane) for cable in fabric.cables for plane in addressed_planes(fabric, cable)]
-    subnets = {(cable.index, plane): cable.pins[plane].subnet for cable, plane in wanted if plane in cable.pins}
+    subnets = {
+        (cable.index, plane): cable.pins[plane].subnet for cable, plane in wanted if plane in cable.pins
+    }
     pinned = tuple(subnets.values())
     open_ = [(cable, plane) for cable, plane in wanted if plane not in cable.pins]
     claimed = {_number(cable, plane) for cable, plane in open_}

@@ -42,10 +42,13 @@ def load_of(fabric: Fabric, paths: tuple[Path, ...]) -> Load:
             egress = node.function(path.cables[i + 1].end(relay).port, path.plane)
             in_queue[node.rank, relay, path.plane, ingress.netdev, egress.netdev] += 1
     queues = tuple(
-        QueueLoad(relay, dev, redirect, plane, count) for (_, relay, plane, dev, redirect), count in sorted(in_queue.items())
+        QueueLoad(relay, dev, redirect, plane, count)
+        for (_, relay, plane, dev, redirect), count in sorted(in_queue.items())
     )
     cables = tuple(
-        CableLoad(cable, plane, on_cable[cable.index, plane]) for cable in fabric.cables for plane in fabric.managed
+        CableLoad(cable, plane, on_cable[cable.index, plane])
+        for cable in fabric.cables
+        for plane in fabric.managed
     )
     busiest = max(in_queue.values(), default=0) / len(fabric.managed) if in_queue else 0.0
     if not busiest:

@@ -80,7 +80,10 @@ class Rule:
     @property
     def cookie(self) -> str:
         """Sixteen bytes of hex that the kernel keeps with the rule: our prefix and a hash of the rule itself."""
-        return COOKIE_PREFIX + hashlib.sha256(" ".join(self._words()).encode()).hexdigest()[: 32 - len(COOKIE_PREFIX)]
+        return (
+            COOKIE_PREFIX
+            + hashlib.sha256(" ".join(self._words()).encode()).hexdigest()[: 32 - len(COOKIE_PREFIX)]
+        )
 
     def _words(self) -> tuple[str, ...]:
         """The rule in the kernel's own terms: the one place where its match and its actions are built."""
@@ -230,4 +233,3 @@ class Plan:
     def research_only(self) -> bool:
         """A mesh is research, so says its origin."""
         return self.mesh
-

@@ -17,7 +17,14 @@ JUMBO = 4200  # an RDMA path MTU of 4096 and its headers
 def _half_bandwidth(plan: Plan) -> Iterator[Notice]:
     if len(plan.fabric.planes) > 1:
         return
-    unused = sorted({f.function.netdev for node in plan.nodes for f in node.functions if f.function.plane not in plan.fabric.planes})
+    unused = sorted(
+        {
+            f.function.netdev
+            for node in plan.nodes
+            for f in node.functions
+            if f.function.plane not in plan.fabric.planes
+        }
+    )
     if unused:
         text = f"plane 2 ({', '.join(unused)}) has no IPv4 address on any node: every cable runs on one of its two functions, about half its bandwidth"
         yield Notice("half-bandwidth", text, hint="write `planes: {1: managed, 2: managed}`")
@@ -26,7 +33,11 @@ def _half_bandwidth(plan: Plan) -> Iterator[Notice]:
 def _twins(plan: Plan) -> Iterator[Notice]:
     shared = []
     for cable in plan.fabric.cables:
-        subnets = [plan.subnets[cable.index, plane] for plane in plan.fabric.planes if (cable.index, plane) in plan.subnets]
+        subnets = [
+            plan.subnets[cable.index, plane]
+            for plane in plan.fabric.planes
+            if (cable.index, plane) in plan.subnets
+        ]
         if len(subnets) > 1 and len(set(subnets)) == 1:
             shared.append(str(subnets[0]))
     if not shared:
@@ -43,7 +54,11 @@ def _no_prefix(plan: Plan) -> Iterator[Notice]:
     if plan.nccl_prefix is None:
         nets = ", ".join(sorted({str(net) for net in plan.subnets.values()}))
         text = f"no prefix length up to 31 makes each function match exactly one function of its peer ({nets}): NCCL would put all traffic on one function, so no NCCL environment is written"
-        yield Notice("no-separating-prefix", text, hint="renumber plane 2 into subnets of its own (then prefix 24), or to hosts .10N beside .N (then 26)")
+        yield Notice(
+            "no-separating-prefix",
+            text,
+            hint="renumber plane 2 into subnets of its own (then prefix 24), or to hosts .10N beside .N (then 26)",
+        )
 
 
 def _mtu(plan: Plan) -> Iterator[Notice]:
@@ -61,7 +76,10 @@ def _line(plan: Plan) -> Iterator[Notice]:
 
 def _size(plan: Plan) -> Iterator[Notice]:
     if len(plan.nodes) > PUBLISHED_NODES and plan.topology.kind is not TopologyKind.SWITCHED:
-        yield Notice("large-ring", f"{len(plan.nodes)} nodes without a switch: nothing over {PUBLISHED_NODES} has been published")
+        yield Notice(
+            "large-ring",
+            f"{len(plan.nodes)} nodes without a switch: nothing over {PUBLISHED_NODES} has been published",
+        )
 
 
 def _mesh(plan: Plan) -> Iterator[Notice]:
@@ -70,10 +88,17 @@ def _mesh(plan: Plan) -> Iterator[Notice]:
     yield Notice("mesh-research-only", "hardware forwarding is research-only, as its origin labels it")
     longest = max(len(path.through) for path in plan.paths)
     if longest > RESEARCH_RELAYS:
-        yield Notice("over-3-relays", f"the longest path crosses {longest} relays; over {RESEARCH_RELAYS} is research-only even for its origin")
+        yield Notice(
+            "over-3-relays",
+            f"the longest path crosses {longest} relays; over {RESEARCH_RELAYS} is research-only even for its origin",
+        )
     foreign = [f"0x{tag(k):04x}" for k in range(1, longest + 1) if tag(k) not in LOCAL_EXPERIMENTS]
     if foreign:
-        yield Notice("foreign-ethertype", f"paths over {longest} relays use {', '.join(foreign)}, which are registered to others", hint="keep such frames inside the fabric: no switch, no bridge")
+        yield Notice(
+            "foreign-ethertype",
+            f"paths over {longest} relays use {', '.join(foreign)}, which are registered to others",
+            hint="keep such frames inside the fabric: no switch, no bridge",
+        )
     if plan.fabric.marker.dialect is MarkerDialect.REWRITE_PROBE:
         yield Notice(
             "marker-by-source-port",
@@ -85,7 +110,10 @@ def _mesh(plan: Plan) -> Iterator[Notice]:
 def _unmanaged(plan: Plan) -> Iterator[Notice]:
     for plane, mode in plan.fabric.planes.items():
         if mode is PlaneMode.UNMANAGED:
-            yield Notice("plane-unmanaged", f"plane {plane} is unmanaged: known and checked, never written; nothing is relayed on it")
+            yield Notice(
+                "plane-unmanaged",
+                f"plane {plane} is unmanaged: known and checked, never written; nothing is relayed on it",
+            )
 
 
 _NOTICES: tuple[Callable[[Plan], Iterator[Notice]], ...] = (

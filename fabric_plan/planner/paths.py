@@ -60,7 +60,9 @@ def _universal(topology: Topology, planes: tuple[int, ...]) -> Iterator[Path]:
                         yield _relayed(topology, start, direction, hops, plane)
 
 
-def _by_pair(topology: Topology, chosen: Callable[[int, int], tuple[int, ...]], planes: tuple[int, ...]) -> Iterator[Path]:
+def _by_pair(
+    topology: Topology, chosen: Callable[[int, int], tuple[int, ...]], planes: tuple[int, ...]
+) -> Iterator[Path]:
     """The four-ring sets: `chosen(pair, plane)` gives the relay positions that plane uses for pair {0,2} or {1,3}."""
     for start in range(4):
         target = (start + 2) % 4

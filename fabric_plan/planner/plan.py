@@ -54,12 +54,14 @@ def plan_fabric(fabric: Fabric, noticed: tuple[Notice, ...] = ()) -> Plan:
     return replace(plan, notices=(*noticed, *notices(plan)))
 
 
-def _functions(fabric: Fabric, node: Node, at: dict[End, Cable], addresses: Addresses) -> tuple[PlannedFunction, ...]:
+def _functions(
+    fabric: Fabric, node: Node, at: dict[End, Cable], addresses: Addresses
+) -> tuple[PlannedFunction, ...]:
     planned = []
     for function in node.functions:
         cable = at.get(End(node.name, function.port))
         address = addresses.get((cable.index, function.plane, node.name)) if cable else None
-        planned.append(PlannedFunction(function, function.plane in fabric.managed, cable if address else None, address))
+        planned.append(
+            PlannedFunction(function, function.plane in fabric.managed, cable if address else None, address)
+        )
     return tuple(planned)
-
-

@@ -25,7 +25,9 @@ def separating_prefix(nodes: Iterable[NodePlan]) -> int | None:
 
 def _separates(cabled: list[list[PlannedFunction]], prefix: int) -> bool:
     shift = 32 - prefix
-    keys = [[(int(_ip(f)) >> shift, f.cable.index if f.cable else -1) for f in functions] for functions in cabled]
+    keys = [
+        [(int(_ip(f)) >> shift, f.cable.index if f.cable else -1) for f in functions] for functions in cabled
+    ]
     for i, own in enumerate(keys):
         if len({net for net, _ in own}) != len(own):
             return False

@@ -11,7 +11,9 @@ from fabric_plan.topology.fabric import Fabric
 from fabric_plan.topology.shape import Topology
 
 
-def kernel_routes(fabric: Fabric, topology: Topology, subnets: Subnets, addresses: Addresses, node: str) -> tuple[KernelRoute, ...]:
+def kernel_routes(
+    fabric: Fabric, topology: Topology, subnets: Subnets, addresses: Addresses, node: str
+) -> tuple[KernelRoute, ...]:
     """Return the routes of `node`, one for each managed plane and each cable that it does not sit on.
 
     They go through the neighbour on the shorter way; where both ways are equally short, the next node in order wins.
@@ -20,7 +22,9 @@ def kernel_routes(fabric: Fabric, topology: Topology, subnets: Subnets, addresse
     return tuple(_kernel_routes(fabric, topology, subnets, addresses, node))
 
 
-def _kernel_routes(fabric: Fabric, topology: Topology, subnets: Subnets, addresses: Addresses, node: str) -> Iterator[KernelRoute]:
+def _kernel_routes(
+    fabric: Fabric, topology: Topology, subnets: Subnets, addresses: Addresses, node: str
+) -> Iterator[KernelRoute]:
     if not topology.cables or len(topology.order) < 3:
         return
     start = topology.position(node)
@@ -43,7 +47,9 @@ def _kernel_routes(fabric: Fabric, topology: Topology, subnets: Subnets, address
             yield KernelRoute(plane, subnet, via, dev)
 
 
-def relay_routes(fabric: Fabric, addresses: Addresses, paths: tuple[Path, ...], node: str) -> tuple[RelayRoute, ...]:
+def relay_routes(
+    fabric: Fabric, addresses: Addresses, paths: tuple[Path, ...], node: str
+) -> tuple[RelayRoute, ...]:
     """Return the host routes of `node`, one for each relayed path that begins there.
 
     The target is the far node's address on the port where the path arrives, so that the kernel resolves the gateway's

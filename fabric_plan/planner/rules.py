@@ -56,9 +56,15 @@ def rules_by_node(fabric: Fabric, topology: Topology, paths: tuple[Path, ...]) -
     return {name: tuple(rules) for name, rules in out.items()}
 
 
-def _rule(fabric: Fabric, crossing: _Crossing, path: Path, i: int, senders: tuple[str, ...], handle: int) -> Rule:
+def _rule(
+    fabric: Fabric, crossing: _Crossing, path: Path, i: int, senders: tuple[str, ...], handle: int
+) -> Rule:
     """Build the rule of `crossing` from one of the paths that use it; all of them leave by the same port."""
-    node, plane, following = fabric.node(crossing.relay), crossing.plane, path.cables[i + 1].other(crossing.relay)
+    node, plane, following = (
+        fabric.node(crossing.relay),
+        crossing.plane,
+        path.cables[i + 1].other(crossing.relay),
+    )
     ingress = node.function(crossing.in_port, plane)
     return Rule(
         dev=ingress.netdev,
@@ -76,7 +82,9 @@ def _rule(fabric: Fabric, crossing: _Crossing, path: Path, i: int, senders: tupl
     )
 
 
-def markers_of(fabric: Fabric, addresses: Addresses, paths: tuple[Path, ...], node: str) -> tuple[Marker, ...]:
+def markers_of(
+    fabric: Fabric, addresses: Addresses, paths: tuple[Path, ...], node: str
+) -> tuple[Marker, ...]:
     """Return one marker for each device of `node` where a relayed path begins, in PCI order.
 
     The destination form is the default; the rewrite probe knows the source port alone. Raises `RefusalError` where it

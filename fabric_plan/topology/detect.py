@@ -125,10 +125,14 @@ def _joined(fabric: Fabric, at: dict[str, list[Cable]]) -> None:
         inside = [cable for cable in fabric.cables if cable.ends[0].node in group]
         if len(group) == 2:
             count = _NUMBERS.get(len(inside), f"{len(inside)} cables")
-            said.append(f"{group[0]} and {group[1]} are joined by {count} ({'; '.join(str(c) for c in inside)})")
+            said.append(
+                f"{group[0]} and {group[1]} are joined by {count} ({'; '.join(str(c) for c in inside)})"
+            )
         else:
             said.append(" ".join(group))
-    wanted = fabric.declared or (TopologyKind.RING if len(fabric.cables) == len(fabric.nodes) else TopologyKind.LINE)
+    wanted = fabric.declared or (
+        TopologyKind.RING if len(fabric.cables) == len(fabric.nodes) else TopologyKind.LINE
+    )
     raise RefusalError(
         f"not a {wanted} of {len(fabric.nodes)}: no cable joins the {len(groups)} parts: {'; '.join(said)}",
         hint=recabling(fabric),
@@ -136,7 +140,9 @@ def _joined(fabric: Fabric, at: dict[str, list[Cable]]) -> None:
     )
 
 
-def _follow(start: str, first: Cable, count: int, at: dict[str, list[Cable]]) -> tuple[list[str], list[Cable]]:
+def _follow(
+    start: str, first: Cable, count: int, at: dict[str, list[Cable]]
+) -> tuple[list[str], list[Cable]]:
     order, cables, here, cable = [start], [first], start, first
     while len(order) < count:
         here = cable.other(here).node

@@ -1,0 +1,144 @@
+"""Render a plan: every artefact of every layer, for every node, as bytes with a path and a mode.
+
+Pure: templates come in as text. The same plan gives the same bytes everywhere, since nothing here knows a clock, a host or a
+user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateError, TemplateNotFound
+
+from fabric_plan.errors import RoleError
+from fabric_plan.planner.model import NodePlan, Plan
+from fabric_plan.planner.sysctl import sysctls
+from fabric_plan.render.document import digest, dump, node_document, plan_core
+from fabric_plan.render.views import NETPLAN_NUMBER, netplan_view
+from fabric_plan.roles import Artefact, Layer
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedFile:
+    """One file of one node: an absolute path, a mode in octal text, its content, and the role data it came from."""
+
+    path: str
+    mode: str
+    content: str
+    layer: str
+    artefact: Artefact
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the bytes on disk."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A rendered plan: its digest and the files by node name, nodes in rank order, files by path."""
+
+    digest: str
+    files: Mapping[str, tuple[RenderedFile, ...]]
+
+
+class _Templates(BaseLoader):
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self._read = read
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        try:
+            return self._read(template), template, lambda: True
+        except RoleError:
+            raise TemplateNotFound(template) from None
+
+
+def _yaml_scalar(value: object) -> str:
+    """Write a string so that every YAML version reads it as that string: JSON's quoting is valid YAML."""
+    return json.dumps(str(value), ensure_ascii=True)
+
+
+def environment(read: Callable[[str], str]) -> Environment:
+    """Return the Jinja environment of every template: undefined names are errors, blocks leave no blank lines."""
+    env = Environment(
+        loader=_Templates(read),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - shell and YAML, quoted by the filters below
+    )
+    env.filters["sh"] = lambda value: shlex.quote(str(value))
+    env.filters["yaml"] = _yaml_scalar
+    return env
+
+
+Item = dict[str, Any]
+
+
+def _planes(plan: Plan, node: NodePlan) -> Iterable[Item]:
+    for plane in plan.fabric.managed:
+        view = netplan_view(plan, node, plane)
+        if view.interfaces:
+            yield {"plane": plane, "number": NETPLAN_NUMBER + plane, "netplan": view}
+
+
+def _once(plan: Plan, node: NodePlan) -> Iterable[Item]:
+    yield {}
+
+
+# What an artefact is repeated for: the names that its path and its template may use in each round.
+REPEATS: dict[str, Callable[[Plan, NodePlan], Iterable[Item]]] = {
+    "node": _once,
+    "plane": _planes,
+}
+
+# What has to be in the plan for an artefact to be there at all.
+CONDITIONS: dict[str, Callable[[Plan, NodePlan], bool]] = {
+    "always": lambda plan, node: True,
+    "mesh": lambda plan, node: plan.mesh,
+    "managed": lambda plan, node: bool(plan.fabric.managed),
+    "nccl": lambda plan, node: plan.nccl_prefix is not None,
+}
+
+
+def _node_views(plan: Plan, node: NodePlan) -> Item:
+    return {"sysctls": sysctls(node)}
+
+
+def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], str]) -> Rendered:
+    """Render every file of every node. Raises `RoleError` where a template asks for something that no view offers."""
+    env = environment(read_template)
+    core = plan_core(plan)
+    plan_digest = digest(core)
+    ordered = tuple(layers)
+    files: dict[str, tuple[RenderedFile, ...]] = {}
+    for node in plan.nodes:
+        views = {
+            "fabric": plan.fabric.name,
+            "node": node.name,
+            "node_json": dump(node_document(core, plan_digest, node.name)).rstrip("\n"),
+            **_node_views(plan, node),
+        }
+        rendered = [
+            _file(env, layer, artefact, {**views, **item})
+            for layer in ordered
+            for artefact in layer.artefacts
+            if CONDITIONS[artefact.when](plan, node)
+            for item in REPEATS[artefact.each](plan, node)
+        ]
+        files[node.name] = tuple(sorted(rendered, key=lambda file: file.path))
+    return Rendered(plan_digest, files)
+
+
+def _file(env: Environment, layer: Layer, artefact: Artefact, context: Item) -> RenderedFile:
+    try:
+        content = env.get_template(artefact.template).render(context)
+    except TemplateError as error:
+        raise RoleError(f"template {artefact.template}: {error}", where=f"layer {layer.layer}") from None
+    return RenderedFile(artefact.path.format_map(context), artefact.mode, content, layer.layer, artefact)
