@@ -184,7 +184,7 @@ class _Goal:
         into = move.into
         assert into is not None
         if into.node == self._target.node:
-            if not self._wire.same_plane(into, self._target):
+            if not self._stays(into, self._target):
                 where = f"{into} (plane {into.plane})"
                 return (
                     "plane-crossed",
@@ -197,10 +197,14 @@ class _Goal:
                 f"{into} is unmanaged: nothing makes {into.node} forward what comes in there",
             )
         for following in self._moves.get(into.node, ()):
-            if following.out is not None and not self._wire.same_plane(into, following.out):
+            if following.out is not None and not self._stays(into, following.out):
                 planes = f"in on plane {into.plane} and out on plane {following.out.plane}"
                 return "plane-crossed", f"{into.node} takes it {planes}, by {following.out.netdev}"
         return None
+
+    def _stays(self, a: Nic, b: Nic) -> bool:
+        """Tell whether a packet keeps its plane inside a node; one to a shared subnet has none of its own."""
+        return a.plane == b.plane or self._target.segment in self._wire.shared
 
     def fault(self, node: str) -> _Fault | None:
         """Return why packets from `node` do not arrive as they should, None where they do."""

@@ -123,8 +123,8 @@ class Wire:
         return None
 
     def same_plane(self, a: Nic, b: Nic) -> bool:
-        """Tell whether a frame may go from `a` to `b`: one plane, or a cable whose planes share a subnet."""
-        return a.plane == b.plane or a.segment in self.shared or b.segment in self.shared
+        """Tell whether a frame from `a` over its cable to `b` stays in its plane, where the cable tells planes apart."""
+        return a.plane == b.plane or a.segment in self.shared
 
 
 def build(plan: Plan) -> Wire:
