@@ -30,7 +30,7 @@ class FabricPlanError(Exception):
 
     def __init__(
         self, message: str, *, where: str | None = None, hint: str | None = None, id: str = ""
-    ) -> None:  # noqa: A002
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
@@ -50,7 +50,9 @@ class UsageError(FabricPlanError):
 
 
 class InventoryError(FabricPlanError):
-    """The inventory cannot be read, or says something that cannot be meant. Carries every finding of the file."""
+    """The inventory cannot be read, or says something that cannot be meant. Carries every finding of the
+    file.
+    """
 
     def __init__(self, errors: list[FabricPlanError]) -> None:
         first = errors[0]

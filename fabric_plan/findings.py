@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Notice:
-    """One warning: the `id` that ``fabric-plan explain`` knows, the text, and where in the inventory, if anywhere."""
+    """One warning: the `id` that ``fabric-plan explain`` knows, the text, and where in the inventory, if
+    anywhere.
+    """
 
     id: str
     text: str

@@ -12,7 +12,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir(kind: str) -> Path:
-    """Return the directory of ``roles`` or ``templates``: inside an installed wheel, or beside the package in a checkout."""
+    """Return the directory of ``roles`` or ``templates``: inside an installed wheel, or beside the package in
+    a checkout.
+    """
     for root in (_PACKAGE / "_data", _PACKAGE.parent):
         if (root / kind).is_dir():
             return root / kind

@@ -27,7 +27,9 @@ class RoleFunction(_Role):
 
 
 class RolePort(_Role):
-    """A physical port: what the kernel calls it, what people call it, and its functions, one a plane from plane 1 on."""
+    """A physical port: what the kernel calls it, what people call it, and its functions, one a plane from
+    plane 1 on.
+    """
 
     phys_port_name: str
     spellings: tuple[str, ...] = ()
@@ -35,7 +37,9 @@ class RolePort(_Role):
 
 
 class Profile(_Role):
-    """What the NIC has to be set to before hardware forwarding works (FABRIC.md 6). Checked; only what is said to be set is set."""
+    """What the NIC has to be set to before hardware forwarding works (FABRIC.md 6). Checked; only what is
+    said to be set is set.
+    """
 
     eswitch: str
     flow_steering_mode: str
@@ -44,14 +48,18 @@ class Profile(_Role):
 
 
 class Floors(_Role):
-    """Below these a healthy-looking link is degraded: Gb/s one way a function, microseconds for a small RDMA write."""
+    """Below these a healthy-looking link is degraded: Gb/s one way a function, microseconds for a small RDMA
+    write.
+    """
 
     bandwidth_gbps: float
     latency_us: float
 
 
 class GraphSpeeds(_Role):
-    """The figures of an NCCL graph file: GB/s within and between nodes, GPU index, and the latency NCCL is told (us)."""
+    """The figures of an NCCL graph file: GB/s within and between nodes, GPU index, and the latency NCCL is
+    told (us).
+    """
 
     intra: float
     inter: float
@@ -95,7 +103,8 @@ Trigger = Literal[
 class Artefact(_Role):
     """One template and the file that it becomes.
 
-    `each` names what it is repeated for (a managed plane, an NCCL graph); `when` the part of the plan that must be there.
+    `each` names what it is repeated for (a managed plane, an NCCL graph); `when` the part of the plan that
+    must be there.
     """
 
     template: str

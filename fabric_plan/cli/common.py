@@ -31,7 +31,9 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
 
 
 def read_inventory(name: str) -> Loaded:
-    """Read and load the inventory file `name`. Raises `InventoryError`, or `FabricPlanError` where it cannot be read."""
+    """Read and load the inventory file `name`. Raises `InventoryError`, or `FabricPlanError` where it cannot
+    be read.
+    """
     if name == "-":
         return load(sys.stdin.buffer.read(), "<stdin>", hardware_roles())
     path = Path(name)
@@ -59,7 +61,9 @@ def read_plan(name: str) -> Plan:
 
 
 def chosen_nodes(plan: Plan, names: list[str]) -> tuple[str, ...]:
-    """Return the nodes that ``--node`` names, all of them where it names none. Raises `FabricPlanError` for a stranger."""
+    """Return the nodes that ``--node`` names, all of them where it names none. Raises `FabricPlanError` for a
+    stranger.
+    """
     known = [node.name for node in plan.nodes]
     for name in names:
         if name not in known:

@@ -15,7 +15,7 @@ _STYLES = {"good": "34", "bad": "1;33", "head": "1", "dim": "2"}
 
 
 class Console:
-    """Writes results to stdout and everything else to stderr; with `json`, words for people go to stderr too."""
+    """Writes results to stdout and everything else to stderr; with `json` so do words for people."""
 
     def __init__(
         self,

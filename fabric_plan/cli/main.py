@@ -25,7 +25,9 @@ class VerbModule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb of the command line; its module is imported when it is asked for, so that the others cost nothing."""
+    """A verb of the command line; its module is imported when it is asked for, so that the others cost
+    nothing.
+    """
 
     name: str
     help: str
@@ -75,7 +77,8 @@ def parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """Return the parser. Only the `chosen` verb gets its arguments, since only its module is loaded."""
     top = _Parser(
         prog="fabric-plan",
-        description="Plan, prove, apply and verify the switchless RDMA fabric of a few directly cabled hosts.",
+        description="Plan, prove, apply and verify the switchless RDMA fabric of a few directly cabled "
+        "hosts.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""``fabric-plan render``: from an inventory to files that a person can review, with the proof that they work."""
+"""``fabric-plan render``: from an inventory to files for review, with the proof that they work."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     print_proof(plan, proof, console)
     if options.output:
         console.say(
-            f"written to {options.output}: {sum(len(rendered.files[name]) for name in nodes)} files for {len(nodes)} nodes"
+            f"written to {options.output}: {sum(len(rendered.files[name]) for name in nodes)} files "
+            f"for {len(nodes)} nodes"
         )
     if console.json:
         console.document(document)

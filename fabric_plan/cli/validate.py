@@ -1,4 +1,4 @@
-"""``fabric-plan validate``: read an inventory, plan it, say everything that is wrong with it, write nothing."""
+"""``fabric-plan validate``: read an inventory, plan it, say all that is wrong with it."""
 
 from __future__ import annotations
 

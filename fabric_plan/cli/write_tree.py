@@ -16,10 +16,11 @@ PLAN_FILE = "plan.json"
 
 
 def write_tree(out: Path, files: Mapping[str, tuple[str, int]]) -> None:
-    """Write `files` (content and mode by path relative to `out`) and take away what the render before left there.
+    """Write `files` (content and mode by path relative to `out`) and take away what the render before left
+    there.
 
-    `plan.json` goes last, so a directory whose plan.json is new is complete. Raises `FabricPlanError` where `out` holds
-    something that no render put there, and where writing fails.
+    `plan.json` goes last, so a directory whose plan.json is new is complete. Raises `FabricPlanError` where
+    `out` holds something that no render put there, and where writing fails.
     """
     before = _rendered_before(out)
     try:

@@ -1,4 +1,6 @@
-"""What needs two facts of an inventory at once: cables that name no node, subnets that overlap, names used twice."""
+"""What needs two facts of an inventory at once: cables that name no node, subnets that overlap, names used
+twice.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,8 @@ def _node_ports(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                 yield Problem(
                     path,
                     "function-count",
-                    f"{node.name} ports.{port} lists {len(functions)} functions; the hardware has {known}, one a plane",
+                    f"{node.name} ports.{port} lists {len(functions)} functions; the hardware has "
+                    f"{known}, one a plane",
                 )
 
 
@@ -264,7 +267,9 @@ def _pinned_addresses(
 
 
 def usable(address: IPv4Address, subnet: IPv4Network) -> bool:
-    """Tell whether a host may carry `address` in `subnet`: both addresses of a /31, else neither network nor broadcast."""
+    """Tell whether a host may carry `address` in `subnet`: both addresses of a /31, else neither network nor
+    broadcast.
+    """
     if address not in subnet:
         return False
     return subnet.prefixlen >= 31 or address not in (subnet.network_address, subnet.broadcast_address)
@@ -285,7 +290,8 @@ def _subnets(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
             if (other_label, other_plane) >= (label, plane) or not subnet.overlaps(other):
                 continue
             if label == other_label and subnet == other and addresses and other_addresses:
-                # Both functions of one port in one subnet: legal where the addresses differ; the planner warns.
+                # Both functions of one port in one subnet: legal where the addresses differ; the planner
+                # warns.
                 for address in sorted(set(addresses) & set(other_addresses)):
                     yield Problem(
                         path,
@@ -299,7 +305,10 @@ def _subnets(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
             else:
                 big, small = (other, subnet) if other.prefixlen < subnet.prefixlen else (subnet, other)
                 planes = {id(other): other_plane, id(subnet): plane}
-                what = f"plane {planes[id(big)]} {big} contains plane {planes[id(small)]} {small} on {place}: overlapping subnets"
+                what = (
+                    f"plane {planes[id(big)]} {big} contains plane {planes[id(small)]} {small} on "
+                    f"{place}: overlapping subnets"
+                )
                 path = other_path if big is other else path
             yield Problem(
                 path, "overlapping-subnets", what, "give every plane of every cable a subnet of its own"

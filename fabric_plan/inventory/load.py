@@ -1,4 +1,4 @@
-"""From the text of an inventory to a `Fabric`, or to every reason why not, each with its place in the file."""
+"""From the text of an inventory to a `Fabric`, or to every reason why not, with its place in the file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _not_a_mapping(document: Document, text: str | bytes) -> FabricPlanError:
     )
     kind = "a list" if isinstance(document.data, list) else "a single value"
     return FabricPlanError(
-        f"the top level must be a mapping (nodes:, cables:, ..), this file is {kind}; it starts with `{line[:40]}`",
+        f"the top level must be a mapping (nodes:, cables:, ..), this file is {kind}; it starts "
+        f"with `{line[:40]}`",
         where=f"{document.name}:1:1",
         hint="take the leading `- ` away and write keys: nodes:, cables:",
         id="not-a-mapping",
@@ -88,7 +89,9 @@ def _validate(document: Document) -> tuple[Inventory | None, list[Problem]]:
 
 
 def _pruned(data: Any, paths: list[Path]) -> Any:
-    """Return a copy of `data` without the mapping entries at `paths`; list items stay, since their position means something."""
+    """Return a copy of `data` without the mapping entries at `paths`; list items stay, since their position
+    means something.
+    """
     drop = set(paths)
 
     def copy(value: Any, path: Path) -> Any:
@@ -102,7 +105,9 @@ def _pruned(data: Any, paths: list[Path]) -> Any:
 
 
 def _locate(document: Document, loc: tuple[str | int, ...]) -> Path:
-    """Map pydantic's location to the source's: a port written as a mapping has no list index there, `mesh: x` no key."""
+    """Map pydantic's location to the source's: a port written as a mapping has no list index there, `mesh: x`
+    no key.
+    """
     path: Path = ()
     for part in loc:
         if (*path, part) in document.values or (*path, part) in document.keys:
@@ -211,7 +216,8 @@ def _problem(document: Document, detail: ErrorDetails) -> Problem:
         return Problem(
             path,
             "wrong-type",
-            f"{name}: planes are numbered 1 and 2, not `{_short(detail['loc'][-2] if len(detail['loc']) > 1 else value)}`",
+            f"{name}: planes are numbered 1 and 2, not "
+            f"`{_short(detail['loc'][-2] if len(detail['loc']) > 1 else value)}`",
         )
     ctx = detail.get("ctx", {})
     if kind in ("greater_than_equal", "less_than_equal"):

@@ -1,7 +1,7 @@
 """What an inventory may say: the schema, and the meaning of each field on its own.
 
-Only single fields are judged here. What needs two of them at once (a cable that names a node, two subnets that overlap) is
-in `checks`; positions in the file are added by `load`.
+Only single fields are judged here. What needs two of them at once (a cable that names a node, two subnets
+that overlap) is in `checks`; positions in the file are added by `load`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 FULL_HOST_NAME = re.compile(rf"{HOST_NAME.pattern}(?:\.{HOST_NAME.pattern})*\.?")
-# What the kernel accepts as a name (dev_valid_name), less what udev never makes and no shell should have to see.
+# What the kernel accepts as a name (dev_valid_name), less what udev never makes and no shell should have to
+# see.
 NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}")
 RDMA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -31,7 +32,9 @@ MAX_QUEUE_SIZE = 8192
 
 
 class PlaneMode(StrEnum):
-    """Who writes a plane's configuration: this tool, or somebody else (then it is known and checked, never written)."""
+    """Who writes a plane's configuration: this tool, or somebody else (then it is known and checked, never
+    written).
+    """
 
     MANAGED = "managed"
     UNMANAGED = "unmanaged"
@@ -323,7 +326,7 @@ class Inventory(_Strict):
     hardware: Annotated[str, _text("hardware", ROLE, "the name of a file under roles/hardware")] = "dgx-spark"
     mtu: Annotated[int, Field(ge=1280, le=9978)] = 9000
     planes: dict[Literal[1, 2], Annotated[PlaneMode, Field(strict=False)]] = Field(
-        default_factory=lambda: {1: PlaneMode.MANAGED, 2: PlaneMode.MANAGED}
+        default={1: PlaneMode.MANAGED, 2: PlaneMode.MANAGED}
     )
     addressing: Addressing = Addressing()
     hairpin: Hairpin = Hairpin()

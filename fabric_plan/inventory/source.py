@@ -1,14 +1,13 @@
 """Read YAML as a user wrote it: bounded, with positions, and without YAML 1.1's silent conversions.
 
 The text is parsed to PyYAML's event stream first, so size, depth and aliases are limited before anything is
-built. Every value keeps its line and column, and a plain scalar that YAML 1.1 turned into a number or a truth value keeps
-its spelling: the schema can then say "quote it" instead of working on the wrong value.
+built. Every value keeps its line and column, and a plain scalar that YAML 1.1 turned into a number or a truth
+value keeps its spelling: the schema can then say "quote it" instead of working on the wrong value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,8 @@ MAX_VALUES = 100_000
 
 Path = tuple[str | int, ...]
 
-# The C parser reads a large inventory several times faster; where PyYAML came without it, the other one serves.
+# The C parser reads a large inventory several times faster; where PyYAML came without it, the other one
+# serves.
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -49,7 +49,9 @@ class Reread(str):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document: plain data, where each value and each key stands, and the scalars that YAML converted."""
+    """A parsed document: plain data, where each value and each key stands, and the scalars that YAML
+    converted.
+    """
 
     name: str
     data: Any
@@ -58,7 +60,9 @@ class Document:
     converted: dict[Path, Reread] = field(repr=False)
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """Return ``file:line:column`` of the value at `path` (or its key), or of the nearest parent that has one."""
+        """Return ``file:line:column`` of the value at `path` (or its key), or of the nearest parent that has
+        one.
+        """
         for end in range(len(path), -1, -1):
             part = path[:end]
             mark = (self.keys.get(part) if key else None) or self.values.get(part) or self.keys.get(part)
@@ -135,7 +139,7 @@ class _Builder:
         if node.tag == "tag:yaml.org,2002:str":
             return node.value
         try:
-            value = self._constructor.construct_object(node)  # type: ignore[no-untyped-call]
+            value = self._constructor.construct_object(node)
         except (ValueError, OverflowError, yaml.YAMLError, KeyError, TypeError) as error:
             raise _fatal(
                 self.document.name, node, f"cannot read {node.value[:40]!r} ({error})", "quote it"
@@ -156,13 +160,15 @@ def _fatal(name: str, node: yaml.Node, message: str, hint: str) -> InventoryErro
     )
 
 
-def _refuse(name: str, message: str, hint: str, id: str = "yaml", line: int | None = None) -> InventoryError:  # noqa: A002
+def _refuse(name: str, message: str, hint: str, id: str = "yaml", line: int | None = None) -> InventoryError:
     where = name if line is None else f"{name}:{line}:1"
     return InventoryError([FabricPlanError(message, where=where, hint=hint, id=id)])
 
 
 def _events(name: str, text: str) -> Iterator[Any]:
-    """Walk the events once, before anything is built, and stop at what only an attack or an accident contains."""
+    """Walk the events once, before anything is built, and stop at what only an attack or an accident
+    contains.
+    """
     depth = aliases = count = 0
     for event in yaml.parse(text, Loader=_LOADER):
         count += 1
@@ -177,7 +183,7 @@ def _events(name: str, text: str) -> Iterator[Any]:
                     name,
                     f"nested deeper than {MAX_DEPTH} levels",
                     "write it flatter",
-                    line=event.start_mark.line + 1,
+                    line=line,
                 )
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
@@ -189,15 +195,15 @@ def _events(name: str, text: str) -> Iterator[Any]:
                     f"more than {MAX_ALIASES} YAML aliases: expanding them could grow without bound",
                     "write the values out",
                     id="too-many-aliases",
-                    line=event.start_mark.line + 1,
+                    line=line,
                 )
-        yield event
 
 
 def parse_yaml(text: str | bytes, name: str) -> Document:
     """Parse the YAML `text` of the file called `name`.
 
-    Raises `InventoryError` with every duplicate key, or with the one reason why the text cannot be read at all.
+    Raises `InventoryError` with every duplicate key, or with the one reason why the text cannot be read at
+    all.
     """
     if len(text) > MAX_BYTES:
         raise _refuse(
@@ -219,8 +225,7 @@ def parse_yaml(text: str | bytes, name: str) -> Document:
         )
         raise _refuse(name, what, "an inventory has at least nodes: and cables:", id="empty")
     try:
-        for _ in _events(name, text):
-            pass
+        _bound(name, text)
         documents = list(yaml.compose_all(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -16,16 +16,19 @@ Addresses = Mapping[tuple[int, int, str], IPv4Interface]
 
 
 def addressed_planes(fabric: Fabric, cable: Cable) -> tuple[int, ...]:
-    """Return the planes in which `cable` has addresses: every managed one, and an unmanaged one where it is pinned."""
+    """Return the planes in which `cable` has addresses: every managed one, and an unmanaged one where it is
+    pinned.
+    """
     return tuple(plane for plane in fabric.planes if plane in fabric.managed or plane in cable.pins)
 
 
 def assign_subnets(fabric: Fabric) -> Subnets:
     """Return the subnet by (cable index, plane).
 
-    The number of a subnet in the pool is 2 x cable index + (plane - 1), so a pin that says what would have been chosen
-    changes nothing else. Where a pinned subnet is in the way, the next number that nobody has a claim on is taken.
-    Raises `RefusalError` where the pool runs out.
+    The number of a subnet in the pool is 2 x cable index + (plane - 1), so a pin that says what would have
+    been chosen changes nothing else. Where a pinned subnet is in the way, the next number that nobody has a
+    claim on is
+    taken. Raises `RefusalError` where the pool runs out.
     """
     wanted = [(cable, plane) for cable in fabric.cables for plane in addressed_planes(fabric, cable)]
     subnets = {
@@ -48,7 +51,8 @@ def assign_subnets(fabric: Fabric) -> Subnets:
             number += 1
         if number >= room:
             raise RefusalError(
-                f"the pool {fabric.pool} holds {room} subnets of /{fabric.prefix}: none is left for plane {plane} of {cable}",
+                f"the pool {fabric.pool} holds {room} subnets of /{fabric.prefix}: none is left for "
+                f"plane {plane} of {cable}",
                 hint="take a larger addressing.pool or a longer addressing.prefix",
                 id="pool-exhausted",
             )
@@ -71,7 +75,9 @@ def _overlaps(subnet: IPv4Network, others: tuple[IPv4Network, ...]) -> bool:
 
 
 def assign_addresses(fabric: Fabric, subnets: Subnets) -> Addresses:
-    """Return the address with its prefix by (cable index, plane, node name). Raises `RefusalError` where a rail is too small."""
+    """Return the address with its prefix by (cable index, plane, node name). Raises `RefusalError` where a
+    rail is too small.
+    """
     out: dict[tuple[int, int, str], IPv4Interface] = {}
     for cable in fabric.cables:
         for plane in addressed_planes(fabric, cable):

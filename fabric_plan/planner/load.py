@@ -1,4 +1,4 @@
-"""What relayed traffic puts on cables and hairpin queues, and how large a message may be (FABRIC.md 5 and 6)."""
+"""What relayed traffic puts on cables and hairpin queues, and how large a message may be (FABRIC.md 5, 6)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from collections import Counter
 from fabric_plan.planner.model import CableLoad, Load, Path, QueueLoad
 from fabric_plan.topology.fabric import Fabric
 
-# A hairpin queue entry holds 64 bytes; a queue is planned to three quarters, the rest is for what else is in flight.
+# A hairpin queue entry holds 64 bytes; a queue is planned to three quarters, the rest is for what else is in
+# flight.
 ENTRY_BYTES = 64
 FILL = 0.75
 
-# Measured on a four-ring: at 8192 entries bursts of 480 KB are clean, below that messages over about 100 KB overflow.
+# Measured on a four-ring: at 8192 entries bursts of 480 KB are clean, below that messages over about 100 KB
+# overflow.
 CAP_FULL_QUEUE = 262144
 CAP_SMALL_QUEUE = 81920
 FULL_QUEUE = 8192
 
 
 def size_cap(queue_size: int, bound: int) -> int:
-    """Return the RoCE size cap in bytes for queues of `queue_size` entries, never above `bound` bytes a peer."""
+    """Return the RoCE size cap, bytes, for queues of `queue_size` entries, never above `bound` bytes a peer."""
     return min(CAP_FULL_QUEUE if queue_size >= FULL_QUEUE else CAP_SMALL_QUEUE, bound)
 
 
 def queue_bound(queue_size: int, busiest: float) -> int:
-    """Return how many bytes a peer may send at once so that the fullest queue, at `busiest` messages, stays within its share."""
+    """Return how many bytes a peer may send at once so that the fullest queue, at `busiest` messages, stays
+    within its share.
+    """
     return int(queue_size * ENTRY_BYTES * FILL / busiest)
 
 
 def load_of(fabric: Fabric, paths: tuple[Path, ...]) -> Load:
-    """Return the load of the relayed `paths`. A message to a peer is split over its planes, so a path carries that share."""
+    """Return the load of the relayed `paths`. A message to a peer is split over its planes, so a path carries
+    that share.
+    """
     on_cable: Counter[tuple[int, int]] = Counter()
     in_queue: Counter[tuple[int, str, int, str, str]] = Counter()
     for path in paths:

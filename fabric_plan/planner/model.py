@@ -1,4 +1,6 @@
-"""The plan: every fact that a node will get, typed. Files, proof, checks and reports all derive from these objects."""
+"""The plan: every fact that a node will get, typed. Files, proof, checks and reports all derive from these
+objects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ ROUTE_PROTOCOL = 214
 
 @dataclass(frozen=True, slots=True)
 class PlannedFunction:
-    """A function with its address. `address` and `cable` are None where its port has no cable in that plane."""
+    """A function with its address. `address` and `cable` are None where its port has no cable there."""
 
     function: Function
     managed: bool
@@ -45,7 +47,9 @@ class KernelRoute:
 
 @dataclass(frozen=True, slots=True)
 class RelayRoute:
-    """A host route to the far end of one planned path: it makes the neighbour's MAC the destination of its frames."""
+    """A host route to the far end of one planned path: it makes the neighbour's MAC the destination of its
+    frames.
+    """
 
     plane: int
     to: IPv4Network
@@ -79,7 +83,7 @@ class Rule:
 
     @property
     def cookie(self) -> str:
-        """Sixteen bytes of hex that the kernel keeps with the rule: our prefix and a hash of the rule itself."""
+        """Sixteen bytes of hex that the kernel keeps with the rule: our prefix, a hash of the rule."""
         return (
             COOKIE_PREFIX
             + hashlib.sha256(" ".join(self._words()).encode()).hexdigest()[: 32 - len(COOKIE_PREFIX)]
@@ -111,7 +115,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What one device's marker re-tags: by destination, and, where the dialect wants it, by UDP source port."""
+    """What one device's marker re-tags: by destination, where the dialect wants it also by UDP source port."""
 
     rdma: str
     netdev: str
@@ -194,7 +198,8 @@ class CableLoad:
 class Load:
     """What the relayed paths put on cables and hairpin queues, and the message size that follows.
 
-    `busiest` is in messages of one peer that the fullest queue has to hold; `bound` and `cap` are in bytes a peer.
+    `busiest` is in messages of one peer that the fullest queue has to hold; `bound` and `cap` are in bytes a
+    peer.
     """
 
     cables: tuple[CableLoad, ...]

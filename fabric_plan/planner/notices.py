@@ -1,4 +1,6 @@
-"""What a plan that works still has to say: half the bandwidth, an open line, a tag that belongs to somebody else."""
+"""What a plan that works still has to say: half the bandwidth, an open line, a tag that belongs to somebody
+else.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def _half_bandwidth(plan: Plan) -> Iterator[Notice]:
         }
     )
     if unused:
-        text = f"plane 2 ({', '.join(unused)}) has no IPv4 address on any node: every cable runs on one of its two functions, about half its bandwidth"
+        text = (
+            f"plane 2 ({', '.join(unused)}) has no IPv4 address on any node: every cable runs on one of "
+            "its two functions, about half its bandwidth"
+        )
         yield Notice("half-bandwidth", text, hint="write `planes: {1: managed, 2: managed}`")
 
 
@@ -44,7 +49,10 @@ def _twins(plan: Plan) -> Iterator[Notice]:
         return
     places = ", ".join(shared)
     if plan.nccl_prefix is not None:
-        text = f"both functions of one port are in one subnet ({places}); NCCL separates them only with NCCL_IB_SUBNET_PREFIX_LEN={plan.nccl_prefix}"
+        text = (
+            f"both functions of one port are in one subnet ({places}); NCCL separates them only with "
+            f"NCCL_IB_SUBNET_PREFIX_LEN={plan.nccl_prefix}"
+        )
     else:
         text = f"both functions of one port are in one subnet ({places}) and no prefix length separates them"
     yield Notice("twins-share-subnet", text, hint="give plane 2 subnets of its own")
@@ -53,11 +61,15 @@ def _twins(plan: Plan) -> Iterator[Notice]:
 def _no_prefix(plan: Plan) -> Iterator[Notice]:
     if plan.nccl_prefix is None:
         nets = ", ".join(sorted({str(net) for net in plan.subnets.values()}))
-        text = f"no prefix length up to 31 makes each function match exactly one function of its peer ({nets}): NCCL would put all traffic on one function, so no NCCL environment is written"
+        text = (
+            "no prefix length up to 31 makes each function match exactly one function of its peer "
+            f"({nets}): NCCL would put all traffic on one function, so no NCCL environment is written"
+        )
         yield Notice(
             "no-separating-prefix",
             text,
-            hint="renumber plane 2 into subnets of its own (then prefix 24), or to hosts .10N beside .N (then 26)",
+            hint="renumber plane 2 into subnets of its own (then prefix 24), or to hosts .10N beside .N "
+            "(then 26)",
         )
 
 
@@ -70,7 +82,10 @@ def _mtu(plan: Plan) -> Iterator[Notice]:
 def _line(plan: Plan) -> Iterator[Notice]:
     if plan.topology.kind is TopologyKind.LINE:
         a, b = line_ends(plan.fabric, plan.topology)
-        text = f"the nodes form a line, not a ring: a cable between {a} and {b} would close it (until then there is no NCCL ring over all {len(plan.nodes)})"
+        text = (
+            f"the nodes form a line, not a ring: a cable between {a} and {b} would close it (until then "
+            f"there is no NCCL ring over all {len(plan.nodes)})"
+        )
         yield Notice("line-open", text)
 
 
@@ -90,7 +105,8 @@ def _mesh(plan: Plan) -> Iterator[Notice]:
     if longest > RESEARCH_RELAYS:
         yield Notice(
             "over-3-relays",
-            f"the longest path crosses {longest} relays; over {RESEARCH_RELAYS} is research-only even for its origin",
+            f"the longest path crosses {longest} relays; over {RESEARCH_RELAYS} is research-only "
+            "even for its origin",
         )
     foreign = [f"0x{tag(k):04x}" for k in range(1, longest + 1) if tag(k) not in LOCAL_EXPERIMENTS]
     if foreign:
@@ -102,7 +118,8 @@ def _mesh(plan: Plan) -> Iterator[Notice]:
     if plan.fabric.marker.dialect is MarkerDialect.REWRITE_PROBE:
         yield Notice(
             "marker-by-source-port",
-            "the rewrite probe tags every RDMA packet with UDP source port 65535, to any destination: one ordinary queue pair in 16,384 uses it by chance and is then lost",
+            "the rewrite probe tags every RDMA packet with UDP source port 65535, to any "
+            "destination: one ordinary queue pair in 16,384 uses it by chance and is then lost",
             hint="`marker: built-in` tags by destination",
         )
 

@@ -13,7 +13,9 @@ from fabric_plan.topology.shape import Hop, Topology
 
 
 def direct_paths(fabric: Fabric, planes_of: Mapping[int, tuple[int, ...]]) -> Iterator[Path]:
-    """Yield the paths between nodes that share a cable (or a switch); `planes_of` is the addressed planes by cable index."""
+    """Yield the paths between nodes that share a cable (or a switch); `planes_of` is the addressed planes by
+    cable index.
+    """
     for cable in fabric.cables:
         for plane in planes_of[cable.index]:
             for out in cable.ends:
@@ -63,7 +65,9 @@ def _universal(topology: Topology, planes: tuple[int, ...]) -> Iterator[Path]:
 def _by_pair(
     topology: Topology, chosen: Callable[[int, int], tuple[int, ...]], planes: tuple[int, ...]
 ) -> Iterator[Path]:
-    """The four-ring sets: `chosen(pair, plane)` gives the relay positions that plane uses for pair {0,2} or {1,3}."""
+    """The four-ring sets: `chosen(pair, plane)` gives the relay positions that plane uses for pair {0,2} or
+    {1,3}.
+    """
     for start in range(4):
         target = (start + 2) % 4
         pair = start % 2
@@ -75,7 +79,8 @@ def _by_pair(
                 yield path
 
 
-# RoCEnante's selection: each pair goes one way round in plane 1 and the other way in plane 2, back and forth alike.
+# RoCEnante's selection: each pair goes one way round in plane 1 and the other way in plane 2, back and forth
+# alike.
 _OPPOSITE = {(0, 1): (1,), (0, 2): (3,), (1, 1): (2,), (1, 2): (0,)}
 
 # One plane a pair, both ways round: every cable and plane then carries the same.
@@ -83,7 +88,9 @@ _BALANCED = {(0, 1): (1, 3), (0, 2): (), (1, 1): (), (1, 2): (2, 0)}
 
 
 def relayed_paths(topology: Topology, mesh: MeshPaths, planes: tuple[int, ...]) -> tuple[Path, ...]:
-    """Return the relayed paths of the set `mesh` on the managed `planes`. Raises `RefusalError` where the set does not exist."""
+    """Return the relayed paths of the set `mesh` on the managed `planes`. Raises `RefusalError` where the set
+    does not exist.
+    """
     if mesh is MeshPaths.OFF:
         return ()
     if topology.kind in (TopologyKind.PAIR, TopologyKind.TRIANGLE, TopologyKind.SWITCHED):
@@ -92,13 +99,15 @@ def relayed_paths(topology: Topology, mesh: MeshPaths, planes: tuple[int, ...]) 
         return _bounded(tuple(_universal(topology, planes)))
     if topology.kind is not TopologyKind.RING or len(topology.order) != 4:
         raise RefusalError(
-            f"mesh.paths `{mesh}` is a set of the four-ring; this is a {topology.kind} of {len(topology.order)}",
+            f"mesh.paths `{mesh}` is a set of the four-ring; this is a {topology.kind} of "
+            f"{len(topology.order)}",
             hint="write `paths: universal`: every shortest path",
             id="mesh-set-needs-ring4",
         )
     if mesh is MeshPaths.BALANCED and len(planes) != 2:
         raise RefusalError(
-            "mesh.paths `balanced` gives each pair of opposite nodes a plane of its own, and one plane alone is managed",
+            "mesh.paths `balanced` gives each pair of opposite nodes a plane of its own, and one "
+            "plane alone is managed",
             hint="write `paths: opposite`, or manage both planes",
             id="balanced-needs-two-planes",
         )

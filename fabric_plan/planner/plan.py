@@ -18,7 +18,9 @@ from fabric_plan.topology.fabric import Cable, End, Fabric, Node
 
 
 def plan_fabric(fabric: Fabric, noticed: tuple[Notice, ...] = ()) -> Plan:
-    """Plan `fabric`; `noticed` is what the inventory's checks said. Raises `RefusalError` where no plan follows."""
+    """Plan `fabric`; `noticed` is what the inventory's checks said. Raises `RefusalError` where no plan
+    follows.
+    """
     topology = detect(fabric)
     subnets = assign_subnets(fabric)
     addresses = assign_addresses(fabric, subnets)

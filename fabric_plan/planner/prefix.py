@@ -11,10 +11,11 @@ LONGEST = 31
 
 
 def separating_prefix(nodes: Iterable[NodePlan]) -> int | None:
-    """Return the shortest prefix, from the shortest configured one to /31, that pairs functions one to one; None where none does.
+    """Return the shortest prefix, from the shortest configured one to /31, that pairs functions one to one;
+    None where none does.
 
-    At that length each function that faces a peer matches exactly one function of that peer, a function that faces
-    elsewhere matches none, and no two functions of one node coincide.
+    At that length each function that faces a peer matches exactly one function of that peer, a function that
+    faces elsewhere matches none, and no two functions of one node coincide.
     """
     cabled = [[f for f in node.functions if f.address is not None and f.cable is not None] for node in nodes]
     lengths = [f.address.network.prefixlen for functions in cabled for f in functions if f.address]

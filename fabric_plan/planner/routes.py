@@ -1,4 +1,6 @@
-"""The routes that a node's kernel gets: to the subnets of cables it does not sit on, and to the far ends of relayed paths."""
+"""The routes that a node's kernel gets: to the subnets of cables it does not sit on, and to the far ends of
+relayed paths.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ def kernel_routes(
 ) -> tuple[KernelRoute, ...]:
     """Return the routes of `node`, one for each managed plane and each cable that it does not sit on.
 
-    They go through the neighbour on the shorter way; where both ways are equally short, the next node in order wins.
-    Where both planes of a cable share a subnet one route is enough, and the kernel would refuse a second.
+    They go through the neighbour on the shorter way; where both ways are equally short, the next node in
+    order wins. Where both planes of a cable share a subnet one route is enough, and the kernel would refuse a
+    second.
     """
     return tuple(_kernel_routes(fabric, topology, subnets, addresses, node))
 
@@ -30,9 +33,9 @@ def _kernel_routes(
     start = topology.position(node)
     reached: dict[int, tuple[int, int]] = {}  # cable index -> (cables crossed before it, direction)
     for direction in (1, -1):
-        for crossed, hop in enumerate(topology.walk(start, direction)):
-            if crossed and (hop.cable.index not in reached or reached[hop.cable.index][0] > crossed):
-                reached[hop.cable.index] = (crossed, direction)
+        for crossed, step in enumerate(topology.walk(start, direction)):
+            if crossed and (step.cable.index not in reached or reached[step.cable.index][0] > crossed):
+                reached[step.cable.index] = (crossed, direction)
     own = {hop.cable.index for direction in (1, -1) if (hop := topology.hop(start, direction))}
     routed: set[IPv4Network] = set()
     for plane in fabric.managed:
@@ -52,8 +55,8 @@ def relay_routes(
 ) -> tuple[RelayRoute, ...]:
     """Return the host routes of `node`, one for each relayed path that begins there.
 
-    The target is the far node's address on the port where the path arrives, so that the kernel resolves the gateway's
-    MAC, the neighbour's, for it: that is all that RoCE takes from a route.
+    The target is the far node's address on the port where the path arrives, so that the kernel resolves the
+    gateway's MAC, the neighbour's, for it: that is all that RoCE takes from a route.
     """
     routes = []
     for path in paths:

@@ -27,7 +27,9 @@ def _mac(function: Function) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Crossing:
-    """One rule to be: which relay, in which plane, from which port, with how many relays left, for which sender."""
+    """One rule to be: which relay, in which plane, from which port, with how many relays left, for which
+    sender.
+    """
 
     relay: str
     plane: int
@@ -37,7 +39,9 @@ class _Crossing:
 
 
 def rules_by_node(fabric: Fabric, topology: Topology, paths: tuple[Path, ...]) -> dict[str, tuple[Rule, ...]]:
-    """Return every node's rules, handles counted from 1 in each (device, preference) by the sender's position."""
+    """Return every node's rules, handles counted from 1 in each (device, preference) by the sender's
+    position.
+    """
     crossings: dict[_Crossing, list[tuple[Path, int]]] = defaultdict(list)
     for path in paths:
         sender = topology.position(path.src) if fabric.mesh in _BY_SENDER else -1
@@ -87,8 +91,8 @@ def markers_of(
 ) -> tuple[Marker, ...]:
     """Return one marker for each device of `node` where a relayed path begins, in PCI order.
 
-    The destination form is the default; the rewrite probe knows the source port alone. Raises `RefusalError` where it
-    would have to tell far nodes with different tags apart.
+    The destination form is the default; the rewrite probe knows the source port alone. Raises `RefusalError`
+    where it would have to tell far nodes with different tags apart.
     """
     by_port: dict[tuple[str, int], list[Destination]] = defaultdict(list)
     for path in paths:
@@ -104,7 +108,8 @@ def markers_of(
         by_source_port = fabric.marker.dialect is MarkerDialect.REWRITE_PROBE
         if by_source_port and len({destination.ethertype for destination in destinations}) > 1:
             raise RefusalError(
-                f"{node} {function.rdma} has far nodes at different distances, and the rewrite probe knows one tag a device",
+                f"{node} {function.rdma} has far nodes at different distances, and the rewrite "
+                "probe knows one tag a device",
                 hint="write `marker: built-in` or `marker: relay-marker`: they tag by destination",
                 id="marker-one-tag",
             )

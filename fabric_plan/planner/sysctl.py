@@ -1,7 +1,7 @@
 """The kernel settings that a fabric node needs, and why (FABRIC.md 1, 3).
 
-Every value is for one interface where the kernel allows it. The exceptions are the redirect switches, whose effective value
-is an OR over ``all`` and the interface.
+Every value is for one interface where the kernel allows it. The exceptions are the redirect switches, whose
+effective value is an OR over ``all`` and the interface.
 """
 
 from __future__ import annotations

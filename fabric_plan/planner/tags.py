@@ -13,7 +13,7 @@ LOCAL_EXPERIMENTS = (0x88B5, 0x88B6)
 
 
 def tag(relays: int) -> int:
-    """Return the EtherType of a frame that has `relays` relays still to cross; plain IPv4 where none is left."""
+    """Return the EtherType of a frame that has `relays` relays still to cross; plain IPv4 at none."""
     return TAG_BASE + relays if relays else ETHERTYPE_IPV4
 
 

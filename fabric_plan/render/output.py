@@ -11,7 +11,9 @@ from fabric_plan.simulate.proof import Proof
 
 
 def plan_document(plan: Plan, rendered: Rendered, proof: Proof) -> dict[str, Any]:
-    """Return the whole of plan.json: the canonical plan, its digest, the files of every node, warnings and proof."""
+    """Return the whole of plan.json: the canonical plan, its digest, the files of every node, warnings and
+    proof.
+    """
     core = plan_core(plan)
     nodes = {
         name: {

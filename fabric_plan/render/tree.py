@@ -1,7 +1,7 @@
 """Render a plan: every artefact of every layer, for every node, as bytes with a path and a mode.
 
-Pure: templates come in as text. The same plan gives the same bytes everywhere, since nothing here knows a clock, a host or a
-user.
+Pure: templates come in as text. The same plan gives the same bytes everywhere, since nothing here knows a
+clock, a host or a user.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from fabric_plan.roles import Artefact, Layer
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """One file of one node: an absolute path, a mode in octal text, its content, and the role data it came from."""
+    """One file of one node: an absolute path, a mode in octal text, its content, and the role data it came
+    from.
+    """
 
     path: str
     mode: str
@@ -64,7 +66,9 @@ def _yaml_scalar(value: object) -> str:
 
 
 def environment(read: Callable[[str], str]) -> Environment:
-    """Return the Jinja environment of every template: undefined names are errors, blocks leave no blank lines."""
+    """Return the Jinja environment of every template: undefined names are errors, blocks leave no blank
+    lines.
+    """
     env = Environment(
         loader=_Templates(read),
         undefined=StrictUndefined,
@@ -112,7 +116,9 @@ def _node_views(plan: Plan, node: NodePlan) -> Item:
 
 
 def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], str]) -> Rendered:
-    """Render every file of every node. Raises `RoleError` where a template asks for something that no view offers."""
+    """Render every file of every node. Raises `RoleError` where a template asks for something that no view
+    offers.
+    """
     env = environment(read_template)
     core = plan_core(plan)
     plan_digest = digest(core)

@@ -13,7 +13,7 @@ NETPLAN_NUMBER = 39
 
 @dataclass(frozen=True, slots=True)
 class RouteView:
-    """One static route: `source` is the address that traffic leaves with, None where the kernel may choose."""
+    """One static route: `source` is the address that traffic leaves with, None where the kernel chooses."""
 
     to: str
     via: str

@@ -10,7 +10,9 @@ _GAP = 3
 
 
 def draw(plan: Plan) -> list[str]:
-    """Return the lines of a drawing: a ring as two rows, a line as one, a pair as its cables, a switch as its rails."""
+    """Return the lines of a drawing: a ring as two rows, a line as one, a pair as its cables, a switch as its
+    rails.
+    """
     topology = plan.topology
     if topology.kind is TopologyKind.SWITCHED:
         return [f"{cable.rail}: {'  '.join(str(end) for end in cable.ends)}" for cable in plan.fabric.cables]

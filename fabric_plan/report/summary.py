@@ -1,4 +1,6 @@
-"""The tables of a plan: cables with their subnets and load, nodes with their counts, the proof with its figures."""
+"""The tables of a plan: cables with their subnets and load, nodes with their counts, the proof with its
+figures.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ def cable_table(plan: Plan) -> Table:
     planes = tuple(plan.fabric.planes)
     relayed = {(load.cable.index, load.plane): load.paths for load in plan.load.cables}
     header = ("cable", *(f"plane {plane}" for plane in planes), *(["relayed"] if plan.mesh else []))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for cable in plan.fabric.cables:
         subnets = [str(plan.subnets.get((cable.index, plane), "-")) for plane in planes]
         load = "/".join(str(relayed.get((cable.index, plane), 0)) for plane in plan.fabric.managed)
@@ -25,8 +27,17 @@ def cable_table(plan: Plan) -> Table:
 
 def node_table(plan: Plan, files: dict[str, int]) -> Table:
     """Return one row a node: rank, position, and how many routes, rules, markers and files it gets."""
-    header = ("node", "rank", "position", "kernel routes", "relay routes", "rules", "markers", "files")
-    rows = [
+    header: tuple[str, ...] = (
+        "node",
+        "rank",
+        "position",
+        "kernel routes",
+        "relay routes",
+        "rules",
+        "markers",
+        "files",
+    )
+    rows: list[tuple[str, ...]] = [
         (
             node.name,
             str(node.rank),
@@ -47,7 +58,10 @@ def proof_lines(plan: Plan, proof: Proof) -> Iterator[str]:
     if not proof.ok:
         yield f"proof: failed, {len(proof.failures)} findings"
         return
-    figures = f"{proof.rdma_paths} RDMA paths arrive, {proof.kernel_forwarded} frames forwarded by a kernel, {proof.tcp_flows} TCP flows arrive"
+    figures = (
+        f"{proof.rdma_paths} RDMA paths arrive, {proof.kernel_forwarded} frames forwarded by a kernel, "
+        f"{proof.tcp_flows} TCP flows arrive"
+    )
     yield f"proof: ok ({figures})"
     if plan.load.cap is not None and plan.load.bound is not None:
         yield (

@@ -1,7 +1,7 @@
 """Tell what the cables make, and refuse what they do not, naming nodes and cables and the way out.
 
-The walk is made by cabling, ranks by the inventory: a ring whose ranks are not a walk round it is refused, because NCCL's ring
-would ask for cables that are not there (FABRIC.md 2).
+The walk is made by cabling, ranks by the inventory: a ring whose ranks are not a walk round it is refused,
+because NCCL's ring would ask for cables that are not there (FABRIC.md 2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def detect(fabric: Fabric) -> Topology:
     topology = _switched(fabric) or _direct(fabric)
     if fabric.declared is not None and not _declared_as(fabric.declared, topology.kind):
         raise RefusalError(
-            f"the inventory declares topology `{fabric.declared}`, the cables make a {topology.kind}{_why_not(fabric, topology)}",
+            f"the inventory declares topology `{fabric.declared}`, the cables make a "
+            f"{topology.kind}{_why_not(fabric, topology)}",
             hint=f"write `topology: {topology.kind}`, or cable what is missing",
             id="topology-mismatch",
         )
@@ -55,7 +56,8 @@ def _switched(fabric: Fabric) -> Topology | None:
     cables = [cable for cable in fabric.cables if cable.rail is None]
     if cables:
         raise RefusalError(
-            f"rail {rails[0].rail} goes into a switch, {cables[0]} joins two nodes directly: a fabric is one or the other",
+            f"rail {rails[0].rail} goes into a switch, {cables[0]} joins two nodes directly: a "
+            "fabric is one or the other",
             hint="list every switched port under rails:, or every cable under cables:",
             id="mixed-fabric",
         )
@@ -156,7 +158,7 @@ def _follow(
 
 
 def _ring_walk(fabric: Fabric, at: dict[str, list[Cable]]) -> tuple[tuple[str, ...], tuple[Cable, ...]]:
-    """Walk from the first node: along f0 to f1 where every cable is plugged so, else toward the second node."""
+    """Walk from the first node: along f0 to f1 where all cables are plugged so, else toward the second node."""
     start = fabric.nodes[0].name
     ports = list(fabric.nodes[0].hardware.ports)
     count = len(fabric.nodes)
@@ -184,14 +186,17 @@ def _ranks_walk_the_ring(fabric: Fabric, order: tuple[str, ...]) -> None:
     right = declared_order(fabric, order)
     pairs = ", ".join(f"{a} and {b}" for a, b in apart)
     raise RefusalError(
-        f"the declared rank order {' '.join(ranks)} is not a walk round the ring: {pairs} follow each other but share no cable",
+        f"the declared rank order {' '.join(ranks)} is not a walk round the ring: {pairs} follow "
+        "each other but share no cable",
         hint=f"declare the nodes in this order: {' '.join(right)}",
         id="order-mismatch",
     )
 
 
 def declared_order(fabric: Fabric, order: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the ring's walk as an inventory should list it: from the first node toward its lower-ranked neighbour."""
+    """Return the ring's walk as an inventory should list it: from the first node toward its lower-ranked
+    neighbour.
+    """
     rank = {node.name: node.rank for node in fabric.nodes}
     first = order.index(fabric.nodes[0].name)
     forward = order[first:] + order[:first]

@@ -1,4 +1,6 @@
-"""The fabric as declared and completed by its hardware roles: nodes, functions, cables. No address is chosen yet."""
+"""The fabric as declared and completed by its hardware roles: nodes, functions, cables. No address is chosen
+yet.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One PCIe function: a netdev and its RDMA device. `plane` is counted from 1; `mac` is None where nobody said it."""
+    """One PCIe function: a netdev and its RDMA device. `plane` is counted from 1; `mac` is None where nobody
+    said it.
+    """
 
     node: str
     port: str

@@ -8,8 +8,9 @@ from fabric_plan.topology.fabric import Cable, End, Fabric
 def recabling(fabric: Fabric) -> str | None:
     """Say which ends to swap so that separate loops become one ring; None where a swap cannot do it.
 
-    Swapping one end of a cable in one loop with the end *of the same port name* in another merges the two loops, so
-    loops are merged one after the other: one swap fewer than there are loops is the least that can do it.
+    Swapping one end of a cable in one loop with the end *of the same port name* in another merges the two
+    loops, so loops are merged one after the other: one swap fewer than there are loops is the least that can
+    do it.
     """
     loops = _loops(fabric)
     if loops is None or len(loops) < 2:

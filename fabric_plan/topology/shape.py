@@ -22,8 +22,8 @@ class Hop:
 class Topology:
     """The walk: `cables[i]` joins `order[i]` and `order[i + 1]`, and the last one closes a ring.
 
-    A switched fabric has no walk: its order is the inventory's and `cables` is empty. A pair's two cables are both in
-    `cables`, the first one being its walk.
+    A switched fabric has no walk: its order is the inventory's and `cables` is empty. A pair's two cables are
+    both in `cables`, the first one being its walk.
     """
 
     kind: TopologyKind
