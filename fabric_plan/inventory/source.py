@@ -165,13 +165,11 @@ def _refuse(name: str, message: str, hint: str, id: str = "yaml", line: int | No
     return InventoryError([FabricPlanError(message, where=where, hint=hint, id=id)])
 
 
-def _events(name: str, text: str) -> Iterator[Any]:
-    """Walk the events once, before anything is built, and stop at what only an attack or an accident
-    contains.
-    """
-    depth = aliases = count = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        count += 1
+def _bound(name: str, text: str) -> None:
+    """Walk the events once, before anything is built, and stop at what no inventory contains."""
+    depth = aliases = 0
+    for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        line = event.start_mark.line + 1 if event.start_mark else None
         if count > 4 * MAX_VALUES:
             raise _refuse(
                 name, f"more than {MAX_VALUES} values", "an inventory lists nodes and cables, nothing else"

@@ -20,7 +20,7 @@ FULL_QUEUE = 8192
 
 
 def size_cap(queue_size: int, bound: int) -> int:
-    """Return the RoCE size cap, bytes, for queues of `queue_size` entries, never above `bound` bytes a peer."""
+    """Return the RoCE size cap, bytes, for queues of `queue_size` entries, at most `bound` a peer."""
     return min(CAP_FULL_QUEUE if queue_size >= FULL_QUEUE else CAP_SMALL_QUEUE, bound)
 
 

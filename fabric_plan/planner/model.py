@@ -115,7 +115,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What one device's marker re-tags: by destination, where the dialect wants it also by UDP source port."""
+    """What one device's marker re-tags: by destination, with some dialects also by UDP source port."""
 
     rdma: str
     netdev: str

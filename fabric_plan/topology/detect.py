@@ -158,7 +158,7 @@ def _follow(
 
 
 def _ring_walk(fabric: Fabric, at: dict[str, list[Cable]]) -> tuple[tuple[str, ...], tuple[Cable, ...]]:
-    """Walk from the first node: along f0 to f1 where all cables are plugged so, else toward the second node."""
+    """Walk from the first node: along f0 to f1 if all cables are plugged so, else toward the second node."""
     start = fabric.nodes[0].name
     ports = list(fabric.nodes[0].hardware.ports)
     count = len(fabric.nodes)
