@@ -22,6 +22,8 @@ MAX_VALUES = 100_000
 
 Path = tuple[str | int, ...]
 
+_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
+
 # The C parser reads a large inventory several times faster; where PyYAML came without it, the other one
 # serves.
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -134,7 +136,7 @@ class _Builder:
         return str(node.value)
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag not in _TAGS:
             raise _fatal(self.document.name, node, f"tag {node.tag!r} is not allowed", "remove it")
         if node.tag == "tag:yaml.org,2002:str":
             return node.value
@@ -229,6 +231,8 @@ def parse_yaml(text: str | bytes, name: str) -> Document:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         problem = " ".join(part for part in (error.context, error.problem) if part)
+        if "nesting depth" in problem:  # the C parser reads ahead of the events
+            raise _refuse(name, f"nested deeper than {MAX_DEPTH} levels", "write it flatter") from None
         raise InventoryError(
             [
                 FabricPlanError(

@@ -123,7 +123,7 @@ class Wire:
         return None
 
     def same_plane(self, a: Nic, b: Nic) -> bool:
-        """Tell whether a frame from `a` over its cable to `b` stays in its plane, if the cable tells them apart."""
+        """Tell whether a frame from `a` to `b` stays in its plane, if their cable tells planes apart."""
         return a.plane == b.plane or a.segment in self.shared
 
 

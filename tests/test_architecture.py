@@ -1,0 +1,93 @@
+"""The pure core stays pure: no I/O, no remote library, no subprocess, no way down into the shell around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "fabric_plan"
+PURE = (
+    "inventory",
+    "topology",
+    "planner",
+    "render",
+    "simulate",
+    "compare",
+    "report",
+    "nccl/env.py",
+    "nccl/graph.py",
+)
+SINGLE = ("errors.py", "findings.py", "roles.py")
+FORBIDDEN = {
+    *(
+        "fabric",
+        "invoke",
+        "paramiko",
+        "pyroute2",
+        "subprocess",
+        "socket",
+        "os",
+        "sys",
+        "io",
+        "pathlib",
+        "shutil",
+    ),
+    *(
+        "tempfile",
+        "time",
+        "datetime",
+        "random",
+        "secrets",
+        "getpass",
+        "platform",
+        "threading",
+        "asyncio",
+        "logging",
+    ),
+}
+SHELL = ("cli", "transport", "node", "apply", "verify", "resources", "prove")
+
+
+def modules() -> Iterator[Path]:
+    for name in PURE:
+        path = PACKAGE / name
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.exists() else []
+    for name in SINGLE:
+        yield PACKAGE / name
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("path", list(modules()), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_pure_modules_do_no_io(path: Path) -> None:
+    for name in imports(path):
+        assert name.split(".")[0] not in FORBIDDEN, f"{path.name} imports {name}"
+        assert not name.startswith(tuple(f"fabric_plan.{part}" for part in SHELL)), (
+            f"{path.name} imports {name}"
+        )
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not calls & {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+def test_the_walk_sees_the_core() -> None:
+    assert len(list(modules())) > 25
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_modules_stay_readable(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 480
