@@ -96,7 +96,7 @@ def test_rule_in_json_is_one_normalised_record() -> None:
 
 def test_rule_in_text_has_the_same_meaning_as_in_json() -> None:
     reading = read("tc-cookie-and-devlink-reload.txt")
-    (rule,) = reading.value or ()
+    (rule,) = sample("tc-cookie-and-devlink-reload.txt")
     assert (rule.protocol, rule.pref, rule.handle) == ("0x88b5", 49152, 1)
     assert (rule.src_mac, rule.dst_mac) == ("02:00:00:00:00:01", "02:00:00:00:00:02")
     assert (rule.set_type, rule.set_dst_mac) == ("0x0800", "02:00:00:00:00:03")

@@ -1,0 +1,45 @@
+"""A node's document into `Facts`, or one clear error."""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn, cast
+
+from fabric_plan.errors import NodeError
+from fabric_plan.facts.decode import DecodeError, decode
+from fabric_plan.node.document import SCHEMA, Facts
+
+MAX_DOCUMENT_BYTES = 16 << 20
+
+
+def load_facts(document: bytes, *, node: str) -> Facts:
+    """Return the facts in `document`, which `node` sent or which was saved from it.
+
+    Raises `NodeError` when it is too large, no JSON, of another version, or has a value of the wrong type.
+    """
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise NodeError(f"facts of {len(document)} bytes, {MAX_DOCUMENT_BYTES} at most", where=node)
+    try:
+        value = json.loads(document, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise NodeError(
+            f"the facts are no JSON: {error}",
+            where=node,
+            hint="one JSON document was expected; does a login script print something else?",
+        ) from None
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != SCHEMA:
+        raise NodeError(
+            f"facts of schema {str(schema)[:40]!r}, expected {SCHEMA!r}",
+            where=node,
+            hint="collect them again with this version",
+        )
+    try:
+        facts = cast("Facts", decode(Facts, value))
+    except DecodeError as error:
+        raise NodeError(f"the facts make no sense at {error.where[:120]}: {error}", where=node) from None
+    return facts
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")

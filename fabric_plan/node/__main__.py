@@ -1,0 +1,59 @@
+"""The node program: ``VERB [--root DIR]`` with a JSON request on stdin and one JSON document on stdout.
+
+Exit status: 0 done, 1 the verb failed (one line on stderr says why), 64 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from .collect import TOOL_LIMIT_S, collect
+from .request import MAX_REQUEST_BYTES, RequestError, parse_request
+from .tools import Tools
+from .tree import Tree
+
+Verb = Callable[[str, Tree, Tools], str]
+
+
+def collect_facts(request: str, tree: Tree, tools: Tools) -> str:
+    """Return the facts document as JSON."""
+    return json.dumps(collect(parse_request(request), tree, tools), default=vars, sort_keys=True)
+
+
+VERBS: Mapping[str, Verb] = {"collect": collect_facts}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one verb; see the module's text."""
+    words = list(arguments)
+    root = "/"
+    if "--root" in words[:-1]:
+        at = words.index("--root")
+        root = os.path.abspath(words[at + 1])  # noqa: PTH100 - a string is what Tree takes
+        del words[at : at + 2]
+    if len(words) != 1 or words[0] not in VERBS:
+        print(f"usage: {'|'.join(sorted(VERBS))} [--root DIR] < request.json", file=sys.stderr)
+        return 64
+    request = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
+    try:
+        if len(request) > MAX_REQUEST_BYTES:
+            raise RequestError(f"a request of more than {MAX_REQUEST_BYTES} bytes")
+        text = request.decode("utf-8", "replace")
+        document = VERBS[words[0]](text, Tree(root), Tools(TOOL_LIMIT_S, own_path=root != "/"))
+    except RequestError as error:
+        print(error, file=sys.stderr)
+        return 1
+    sys.stdout.write(document + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A thread may still be stuck in the kernel on a broken device: leave without waiting for it.
+    os._exit(status)

@@ -1,0 +1,91 @@
+"""Files: everything under our paths, every netplan definition, libraries, and room on the disks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from ..document import Disk, File, Library
+from ..reading import Reading, Unreadable
+from ..tree import Tree
+
+# What a plan renders, where it is tried (/run) and where it stays (/etc), as patterns: a file of ours that is
+# no longer planned has to be seen too.
+OURS = (
+    "/etc/NetworkManager/conf.d/90-fabric-plan*",
+    "/etc/NetworkManager/dispatcher.d/90-fabric-plan*",
+    "/etc/fabric-plan/**",
+    "/etc/netplan/4*-sparkring-plane*",
+    "/etc/sysctl.d/90-fabric-plan*",
+    "/etc/systemd/system/fabric-plan-*",
+    "/etc/systemd/system/*.wants/fabric-plan-*",
+    "/run/NetworkManager/conf.d/90-fabric-plan*",
+    "/run/fabric-plan/**",
+    "/run/netplan/4*-sparkring-plane*",
+    "/run/sysctl.d/90-fabric-plan*",
+    "/run/systemd/system/fabric-plan-*",
+    "/run/systemd/system/*.wants/fabric-plan-*",
+    "/usr/local/lib/fabric-plan/**",
+)
+NETPLAN = ("/lib/netplan/*.yaml", "/etc/netplan/*.yaml", "/run/netplan/*.yaml")
+DISKS = ("/etc", "/var", "/run")
+MAX_FILES = 512
+CHUNK = 4 << 20
+MAX_LIBRARY_BYTES = 4 << 30
+_VERSION = re.compile(rb"NCCL version (\d{1,3}(?:\.\d{1,3}){1,3})")
+_OVERLAP = 256
+
+
+def ours(tree: Tree, more: Iterable[str]) -> Reading[Mapping[str, File]]:
+    """Return every file under our paths, and `more`, whether they are there or not."""
+    patterns = [path for pattern in OURS for path in tree.match(pattern)]
+    return _files(tree, [*dict.fromkeys([*patterns, *more])])
+
+
+def netplan(tree: Tree) -> Reading[Mapping[str, File]]:
+    """Return every netplan definition of the three folders with its text; netplan adds them all up."""
+    return _files(tree, [path for pattern in NETPLAN for path in tree.match(pattern)])
+
+
+def _files(tree: Tree, paths: list[str]) -> Reading[Mapping[str, File]]:
+    left_out = paths[MAX_FILES:]
+    gaps = (Unreadable(f"{len(left_out)} more than {MAX_FILES} files", left_out[0]),) if left_out else ()
+    return Reading({path: tree.file(path) for path in sorted(paths[:MAX_FILES])}, gaps)
+
+
+def library(tree: Tree, path: str, marks: Iterable[str]) -> Library:
+    """Return a library's digest, its NCCL version and which of `marks` occur in it."""
+    wanted = {mark: mark.encode() for mark in marks}
+    found: set[str] = set()
+    version = ""
+    digest = hashlib.sha256()
+    size = 0
+    tail = b""
+    try:
+        with open(tree.place(path), "rb") as file:  # noqa: PTH123 - pathlib would not shorten it
+            while size < MAX_LIBRARY_BYTES:
+                piece = file.read(CHUNK)
+                if not piece:
+                    break
+                digest.update(piece)
+                size += len(piece)
+                window = tail + piece
+                found |= {mark for mark, word in wanted.items() if word in window}
+                match = None if version else _VERSION.search(window)
+                version = match[1].decode() if match else version
+                tail = window[-_OVERLAP:]
+    except OSError as error:
+        return Library(None, None, error=error.strerror)
+    return Library(digest.hexdigest(), size, version or None, tuple(sorted(found)))
+
+
+def disk(tree: Tree, path: str) -> Disk | None:
+    """Return the room on a path's file system; None where it is not there."""
+    try:
+        status = os.statvfs(tree.place(path))
+    except OSError:
+        return None
+    read_only = bool(status.f_flag & os.ST_RDONLY)
+    return Disk(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize, read_only)

@@ -1,0 +1,148 @@
+"""RDMA devices and their GIDs from sysfs, who uses them, and the markers that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+
+from ..document import Marker, RdmaPort
+from ..parsers import rdma
+from ..parsers.names import mapped_address
+from ..reading import MismatchError, Reading, Unreadable, number, unreadable
+from ..records import Gid, QueuePair, RdmaContext, RdmaLink
+from ..tools import Tools
+from ..tree import Tree
+
+CLASS = "/sys/class/infiniband"
+MAX_DEVICES = 64
+MAX_GIDS = 1024
+MARKERS = ("fabric-plan-marker", "mlx5-rdma-tx-rewrite-probe", "sparkring-relay-marker")
+_GID_TYPES = {"IB/RoCE v1": "v1", "RoCE v2": "v2"}
+
+
+def function_netdevs(tree: Tree) -> tuple[str, ...]:
+    """Return the network devices that have an RDMA device, sorted."""
+    found = {_netdev(tree, device) for device in tree.names(CLASS)[:MAX_DEVICES]}
+    return tuple(sorted(name for name in found if name))
+
+
+def _netdev(tree: Tree, device: str) -> str | None:
+    """Return the network device of an RDMA device: of its GIDs (any will do), else of its PCI function."""
+    attributes = f"{CLASS}/{device}/ports/1/gid_attrs/ndevs"
+    for index in range(16):
+        name = tree.read(f"{attributes}/{index}")
+        if name:
+            return name
+    siblings = tree.names(f"{CLASS}/{device}/device/net")
+    return siblings[0] if len(siblings) == 1 else None
+
+
+def pci_of(tree: Tree, path: str) -> str | None:
+    """Return the PCI address of a sysfs device, None when its parent is on another bus."""
+    name = PurePosixPath(tree.link(f"{path}/device") or "").name
+    words = name.replace(".", ":").split(":")
+    return name if len(words) == 4 and all(words) else None
+
+
+def ports(tree: Tree) -> Reading[tuple[RdmaPort, ...]]:
+    """Return every RDMA device with its first port's state and counters."""
+    return Reading(tuple(_port(tree, device) for device in tree.names(CLASS)[:MAX_DEVICES]))
+
+
+def _port(tree: Tree, device: str) -> RdmaPort:
+    base = f"{CLASS}/{device}"
+    return RdmaPort(
+        device=device,
+        netdev=_netdev(tree, device),
+        pci=pci_of(tree, base),
+        firmware=tree.read(f"{base}/fw_ver"),
+        node_guid=tree.read(f"{base}/node_guid"),
+        sys_image_guid=tree.read(f"{base}/sys_image_guid"),
+        state=tree.read(f"{base}/ports/1/state"),
+        physical_state=tree.read(f"{base}/ports/1/phys_state"),
+        rate=tree.read(f"{base}/ports/1/rate"),
+        link_layer=tree.read(f"{base}/ports/1/link_layer"),
+        counters=_counters(tree, f"{base}/ports/1/counters"),
+        hw_counters=_counters(tree, f"{base}/ports/1/hw_counters"),
+    )
+
+
+def _counters(tree: Tree, path: str) -> Mapping[str, int]:
+    """Return the counters of a folder; one that the card does not have reads as an error and is left out."""
+    values = {name: tree.read(f"{path}/{name}") for name in tree.names(path)[:256]}
+    return {
+        name: int(value) for name, value in values.items() if value and value.isascii() and value.isdigit()
+    }
+
+
+def gids(tree: Tree) -> Reading[tuple[Gid, ...]]:
+    """Return the GID tables without their empty slots, which read all zero."""
+    found: list[Gid] = []
+    unread: list[Unreadable] = []
+    for device in tree.names(CLASS)[:MAX_DEVICES]:
+        base = f"{CLASS}/{device}/ports/1"
+        for slot in tree.names(f"{base}/gids")[:MAX_GIDS]:
+            gid = tree.read(f"{base}/gids/{slot}")
+            if not gid or not gid.strip("0:"):
+                continue
+            kind = tree.read(f"{base}/gid_attrs/types/{slot}")
+            try:
+                index = number(slot)
+            except MismatchError as error:
+                unread.append(error.unreadable)
+                continue
+            netdev = tree.read(f"{base}/gid_attrs/ndevs/{slot}")
+            found.append(
+                Gid(device, 1, index, gid, _GID_TYPES.get(kind or "", kind), netdev, mapped_address(gid))
+            )
+    return Reading(tuple(sorted(found, key=lambda gid: (gid.device, gid.index))), tuple(unread))
+
+
+def markers(tree: Tree, names: Iterable[str]) -> Reading[tuple[Marker, ...]]:
+    """Return the marker processes: those whose program is one of ours or one of `names`."""
+    wanted = {*MARKERS, *names}
+    pids = [name for name in tree.names("/proc") if name.isdigit()]
+    if not pids:
+        return unreadable("/proc cannot be listed")
+    found = (_marker(tree, pid, wanted) for pid in pids)
+    return Reading(tuple(marker for marker in found if marker is not None))
+
+
+def _marker(tree: Tree, pid: str, wanted: set[str]) -> Marker | None:
+    line = tree.read_bytes(f"/proc/{pid}/cmdline")
+    if not line:
+        return None
+    words = line.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+    program = (tree.link(f"/proc/{pid}/exe") or words[0]).removesuffix(" (deleted)")
+    if not {PurePosixPath(program).name, PurePosixPath(words[0]).name} & wanted:
+        return None
+    return Marker(int(pid), program, tuple(words[1:]), _device_of(words))
+
+
+def _device_of(words: list[str]) -> str | None:
+    """Return the RDMA device that a marker's arguments name; both known dialects write ``--device``."""
+    for at, word in enumerate(words):
+        if word == "--device" and at + 1 < len(words):
+            return words[at + 1]
+        if word.startswith("--device="):
+            return word.partition("=")[2]
+    return None
+
+
+def links(tools: Tools) -> Reading[tuple[RdmaLink, ...]]:
+    """Return RDMA ports and their network devices as the rdma tool pairs them."""
+    return tools.ask(rdma.links, ["rdma", "-j", "link", "show"], ["rdma", "link", "show"])
+
+
+def queue_pairs(tools: Tools) -> Reading[tuple[QueuePair, ...]]:
+    """Return all queue pairs."""
+    return tools.ask(
+        rdma.queue_pairs, ["rdma", "-j", "resource", "show", "qp"], ["rdma", "resource", "show", "qp"]
+    )
+
+
+def contexts(tools: Tools) -> Reading[tuple[RdmaContext, ...]]:
+    """Return the processes that have an RDMA device open."""
+    return tools.ask(
+        rdma.contexts, ["rdma", "-j", "resource", "show", "ctx"], ["rdma", "resource", "show", "ctx"]
+    )
