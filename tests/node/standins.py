@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sample_claims import SAMPLES
+from tests.node.sample_claims import SAMPLES
 
 
 class Node:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from standins import HAIRPIN, MARKER, Node, function, spark
 
 from fabric_plan.facts import Facts, effective_sysctl, load_facts
 from fabric_plan.node.__main__ import collect_facts
 from fabric_plan.node.tools import Tools
 from fabric_plan.node.tree import Tree
+from tests.node.standins import HAIRPIN, MARKER, Node, function, spark
 
 PROJECT = Path(__file__).parents[2]
 

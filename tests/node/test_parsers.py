@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sample_claims import CLAIMS, SAMPLES, Parser, filters, qdiscs
 
 from fabric_plan.node.parsers import (
     counters,
@@ -26,6 +25,9 @@ from fabric_plan.node.parsers import (
     rdma,
 )
 from fabric_plan.node.reading import EXCERPT_CHARS, Reading
+from tests.node.sample_claims import CLAIMS, SAMPLES, Parser, filters, qdiscs
+
+T = TypeVar("T")
 
 READ = {name: claim for name, claim in CLAIMS.items() if claim is not None}
 PARSERS: list[Parser] = list(dict.fromkeys(READ.values()))
@@ -48,6 +50,13 @@ def read(name: str) -> Reading[Any]:
 def sample(name: str) -> Any:
     """Return what the claiming parser made of a sample, whose type depends on the name."""
     return read(name).value
+
+
+def only(reading: Reading[tuple[T, ...]]) -> T:
+    """Return the one item of a reading."""
+    assert reading.value is not None
+    (item,) = reading.value
+    return item
 
 
 def test_every_sample_is_claimed() -> None:
@@ -201,7 +210,7 @@ def words(*keys: tuple[str, int, str, str, str]) -> str:
     ],
 )
 def test_pedit_words(keys: Any, set_type: str | None, set_dst_mac: str | None, other: set[str]) -> None:
-    (rule,) = filters(words(*keys)).value or ()
+    rule = only(filters(words(*keys)))
     assert (rule.handle, rule.protocol, rule.redirect) == (31, "0x88b6", "b")
     assert (rule.set_type, rule.set_dst_mac, set(rule.other)) == (set_type, set_dst_mac, other)
 
@@ -219,7 +228,7 @@ def test_pedit_words(keys: Any, set_type: str | None, set_dst_mac: str | None, o
 def test_a_rule_that_matches_otherwise_is_seen_as_such(change: dict[str, Any]) -> None:
     item = json.loads(words())
     item[0]["options"].update(change)
-    (rule,) = filters(json.dumps(item)).value or ()
+    rule = only(filters(json.dumps(item)))
     assert len(rule.other) == 1, rule.other
     assert rule.dst_mac is None
 
@@ -227,9 +236,9 @@ def test_a_rule_that_matches_otherwise_is_seen_as_such(change: dict[str, Any]) -
 def test_different_cookies_are_no_cookie() -> None:
     item = json.loads(words())
     item[0]["options"]["actions"][0]["cookie"] = "aa"
-    assert (filters(json.dumps(item)).value or ())[0].cookie == "aa"
+    assert only(filters(json.dumps(item))).cookie == "aa"
     item[0]["options"]["actions"][1]["cookie"] = "bb"
-    (rule,) = filters(json.dumps(item)).value or ()
+    rule = only(filters(json.dumps(item)))
     assert (rule.cookie, rule.other["cookies"]) == (None, "aa bb")
 
 

@@ -34,9 +34,9 @@ def test_source_is_python_3_9_and_imports_nothing_else(path: Path) -> None:
 
 def old_python() -> str | None:
     """Return a Python 3.9, the oldest that has to do."""
-    known = Path.home() / ".pyenv" / "versions"
-    places = [shutil.which("python3.9"), *sorted(str(path) for path in known.glob("3.9*/bin/python3.9"))]
-    return next((place for place in places if place), None)
+    versions = Path.home() / ".pyenv" / "versions"
+    places = [*sorted(str(path) for path in versions.glob("3.9*/bin/python3.9")), shutil.which("python3.9")]
+    return next((place for place in places if place and "shims" not in place), None)
 
 
 ALONE = (
