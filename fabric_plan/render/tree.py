@@ -19,6 +19,15 @@ from fabric_plan.errors import RoleError
 from fabric_plan.planner.model import NodePlan, Plan
 from fabric_plan.planner.sysctl import sysctls
 from fabric_plan.render.document import digest, dump, node_document, plan_core
+from fabric_plan.render.script_views import (
+    OursView,
+    forward_view,
+    hairpin_view,
+    managed_functions,
+    marker_unit_view,
+    marker_views,
+    mesh_view,
+)
 from fabric_plan.render.views import NETPLAN_NUMBER, netplan_view
 from fabric_plan.roles import Artefact, Layer
 
@@ -92,6 +101,11 @@ def _planes(plan: Plan, node: NodePlan) -> Iterable[Item]:
             yield {"plane": plane, "number": NETPLAN_NUMBER + plane, "netplan": view}
 
 
+def _markers(plan: Plan, node: NodePlan) -> Iterable[Item]:
+    for view in marker_views(plan, node):
+        yield {"rdma": view.rdma, "marker": view}
+
+
 def _once(plan: Plan, node: NodePlan) -> Iterable[Item]:
     yield {}
 
@@ -100,19 +114,29 @@ def _once(plan: Plan, node: NodePlan) -> Iterable[Item]:
 REPEATS: dict[str, Callable[[Plan, NodePlan], Iterable[Item]]] = {
     "node": _once,
     "plane": _planes,
+    "marker": _markers,
 }
 
 # What has to be in the plan for an artefact to be there at all.
 CONDITIONS: dict[str, Callable[[Plan, NodePlan], bool]] = {
     "always": lambda plan, node: True,
     "mesh": lambda plan, node: plan.mesh,
+    "transit": lambda plan, node: bool(forward_view(node).pairs),
     "managed": lambda plan, node: bool(plan.fabric.managed),
     "nccl": lambda plan, node: plan.nccl_prefix is not None,
 }
 
 
 def _node_views(plan: Plan, node: NodePlan) -> Item:
-    return {"sysctls": sysctls(node)}
+    return {
+        "sysctls": sysctls(node),
+        "ours": OursView(),
+        "carrier": [function for function in managed_functions(node) if function.address],
+        "hairpin": hairpin_view(plan, node),
+        "forward": forward_view(node),
+        "mesh": mesh_view(plan, node),
+        "marker_unit": marker_unit_view(plan),
+    }
 
 
 def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], str]) -> Rendered:
