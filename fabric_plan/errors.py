@@ -10,6 +10,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 
+def printable(text: str) -> str:
+    """Return `text` with every control character spelled out: what a file or a node says never steers a
+    terminal.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class ExitCode(IntEnum):
     """What the process returns; the same for every verb."""
 
@@ -40,7 +47,7 @@ class FabricPlanError(Exception):
     def lines(self) -> list[str]:
         """Return the one to three lines that a person reads."""
         head = f"{self.where}: {self.message}" if self.where else self.message
-        return [head, *([f"  hint: {self.hint}"] if self.hint else [])]
+        return [printable(line) for line in (head, *([f"  hint: {self.hint}"] if self.hint else []))]
 
 
 class UsageError(FabricPlanError):

@@ -1,4 +1,4 @@
-"""The pure core stays pure: no I/O, no remote library, no subprocess, no way down into the shell around it."""
+"""The pure core stays pure: no I/O, no remote library, no subprocess, no way into the shell around it."""
 
 from __future__ import annotations
 

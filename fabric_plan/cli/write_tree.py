@@ -59,10 +59,7 @@ def _rendered_before(out: Path) -> set[str]:
         document: Any = json.loads(plan.read_text())
         if document["schema"] != SCHEMA:
             raise KeyError(document["schema"])
-        return {
-            *(f"{node}{file['path']}" for node, part in document["nodes"].items() for file in part["files"]),
-            *document.get("beside", []),
-        } - {""}
+        return {f"{node}{file['path']}" for node, part in document["nodes"].items() for file in part["files"]}
     except (ValueError, KeyError, TypeError, OSError):
         raise FabricPlanError(
             "is not a plan of fabric-plan", where=str(plan), hint="move it away, or name another directory"
