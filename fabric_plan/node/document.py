@@ -31,6 +31,7 @@ from .records import (
     Reloads,
     Route,
     TcRule,
+    VerbsDevice,
 )
 
 SCHEMA = "fabric-plan/facts/v1"
@@ -145,6 +146,7 @@ class RdmaState:
 
     ports: Reading[tuple[RdmaPort, ...]]
     links: Reading[tuple[RdmaLink, ...]]
+    verbs: Reading[tuple[VerbsDevice, ...]]
     gids: Reading[tuple[Gid, ...]]
     queue_pairs: Reading[tuple[QueuePair, ...]]
     contexts: Reading[tuple[RdmaContext, ...]]
@@ -175,7 +177,8 @@ class File:
 
     `kind` is ``file``, ``directory``, ``link``, ``other`` or ``unreadable`` (then `error` says why); `mode`
     is four octal digits. `text` is there when the file is UTF-8 without NUL and within the bound; `nul` is
-    true when it holds a NUL byte.
+    true when it holds a NUL byte, `redacted` when secrets were taken out of `text` (digest and size are those
+    of the file as it is).
     """
 
     kind: str
@@ -187,6 +190,7 @@ class File:
     target: str | None = None
     text: str | None = None
     nul: bool = False
+    redacted: bool = False
     error: str | None = None
 
 

@@ -123,6 +123,7 @@ def spark(base: Path) -> Node:
             ],
         },
     )
+    node.tool("ibv_devinfo", {"*": "hardware/ibv_devinfo-1.txt"})
     node.tool("nmcli", {"*device*": "nmcli-dev-status.txt", "*connection*": ["true"]})
     node.tool("systemctl", {"show*": [f"printf {shlex.quote(UNITS)}"]})
     node.tool("lldpcli", {"*": "hardware/lldp-1.json"})

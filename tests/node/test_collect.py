@@ -85,6 +85,7 @@ def test_rdma_and_its_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ]
     (marker,) = facts.rdma.markers.value or ()
     assert (marker.pid, marker.device, marker.arguments) == (77, "rocep1s0f0", MARKER[1:])
+    assert [device.port["active_mtu"] for device in facts.rdma.verbs.value or ()][1] == "4096 (5)"
     assert facts.rdma.usage.reasons == ()
     assert not facts.rdma.usage.in_use
 

@@ -92,6 +92,7 @@ def _start_rdma(request: Request, tree: Tree, tools: Tools, jobs: Jobs) -> Calla
     """Start the questions about RDMA; the returned function waits for them and judges the use."""
     ports = jobs.start(partial(rdma.ports, tree), unreadable)
     links = jobs.start(partial(rdma.links, tools), unreadable)
+    verbs = jobs.start(partial(rdma.verbs, tools), unreadable)
     gids = jobs.start(partial(rdma.gids, tree), unreadable)
     pairs = jobs.start(partial(rdma.queue_pairs, tools), unreadable)
     contexts = jobs.start(partial(rdma.contexts, tools), unreadable)
@@ -103,6 +104,7 @@ def _start_rdma(request: Request, tree: Tree, tools: Tools, jobs: Jobs) -> Calla
         return RdmaState(
             ports=ports.result(),
             links=links.result(),
+            verbs=verbs.result(),
             gids=gids.result(),
             queue_pairs=pairs.result(),
             contexts=contexts.result(),

@@ -6,9 +6,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ..document import Disk, File, Library
 from ..reading import Reading, Unreadable
+from ..redact import redact
 from ..tree import Tree
 
 # What a plan renders, where it is tried (/run) and where it stays (/etc), as patterns: a file of ours that is
@@ -45,8 +47,17 @@ def ours(tree: Tree, more: Iterable[str]) -> Reading[Mapping[str, File]]:
 
 
 def netplan(tree: Tree) -> Reading[Mapping[str, File]]:
-    """Return every netplan definition of the three folders with its text; netplan adds them all up."""
-    return _files(tree, [path for pattern in NETPLAN for path in tree.match(pattern)])
+    """Return every netplan definition of the three folders, secrets taken out; netplan adds them all up."""
+    read = _files(tree, [path for pattern in NETPLAN for path in tree.match(pattern)])
+    return Reading({path: _without_secrets(file) for path, file in (read.value or {}).items()}, read.unread)
+
+
+def _without_secrets(file: File) -> File:
+    if file.text is None:
+        return file
+    text = redact(file.text)
+    error = "withheld: it holds secrets in a form that cannot be taken out" if text is None else None
+    return replace(file, text=text, redacted=text != file.text, error=error)
 
 
 def _files(tree: Tree, paths: list[str]) -> Reading[Mapping[str, File]]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from ..document import Marker, RdmaPort
-from ..parsers import rdma
-from ..parsers.names import mapped_address
+from ..parsers import names, rdma
 from ..reading import MismatchError, Reading, Unreadable, number, unreadable
-from ..records import Gid, QueuePair, RdmaContext, RdmaLink
+from ..records import Gid, QueuePair, RdmaContext, RdmaLink, VerbsDevice
 from ..tools import Tools
 from ..tree import Tree
 
@@ -93,14 +92,16 @@ def gids(tree: Tree) -> Reading[tuple[Gid, ...]]:
                 continue
             netdev = tree.read(f"{base}/gid_attrs/ndevs/{slot}")
             found.append(
-                Gid(device, 1, index, gid, _GID_TYPES.get(kind or "", kind), netdev, mapped_address(gid))
+                Gid(
+                    device, 1, index, gid, _GID_TYPES.get(kind or "", kind), netdev, names.mapped_address(gid)
+                )
             )
     return Reading(tuple(sorted(found, key=lambda gid: (gid.device, gid.index))), tuple(unread))
 
 
-def markers(tree: Tree, names: Iterable[str]) -> Reading[tuple[Marker, ...]]:
-    """Return the marker processes: those whose program is one of ours or one of `names`."""
-    wanted = {*MARKERS, *names}
+def markers(tree: Tree, more: Iterable[str]) -> Reading[tuple[Marker, ...]]:
+    """Return the marker processes: those whose program is one of ours or one of `more`."""
+    wanted = {*MARKERS, *more}
     pids = [name for name in tree.names("/proc") if name.isdigit()]
     if not pids:
         return unreadable("/proc cannot be listed")
@@ -132,6 +133,11 @@ def _device_of(words: list[str]) -> str | None:
 def links(tools: Tools) -> Reading[tuple[RdmaLink, ...]]:
     """Return RDMA ports and their network devices as the rdma tool pairs them."""
     return tools.ask(rdma.links, ["rdma", "-j", "link", "show"], ["rdma", "link", "show"])
+
+
+def verbs(tools: Tools) -> Reading[tuple[VerbsDevice, ...]]:
+    """Return what ibv_devinfo tells, the RoCE MTU among it, which sysfs does not have."""
+    return tools.ask(names.ibv_devinfo, ["ibv_devinfo"])
 
 
 def queue_pairs(tools: Tools) -> Reading[tuple[QueuePair, ...]]:
