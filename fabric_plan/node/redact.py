@@ -45,4 +45,4 @@ def _goes_on(text: str, start: int, end: int) -> bool:
     rest = text[end:].partition("\n")[2]
     following = next((line for line in rest.splitlines() if line.strip()), "")
     indent = len(following) - len(following.lstrip(" \t"))
-    return indent > own and ":" not in following
+    return indent > own and re.search(r":(\s|$)", following) is None
