@@ -103,14 +103,14 @@ Trigger = Literal[
 class Artefact(_Role):
     """One template and the file that it becomes.
 
-    `each` names what it is repeated for (a managed plane, an NCCL graph, a device with a marker); `when` the
+    `each` names what it is repeated for (a managed plane, an NCCL graph, an environment, a marker); `when` the
     part of the plan that must be there.
     """
 
     template: str
     path: str
     mode: Annotated[str, Field(pattern=r"^0[0-7]{3}$")]
-    each: Literal["node", "plane", "graph", "marker"] = "node"
+    each: Literal["node", "plane", "graph", "env", "marker"] = "node"
     when: Literal["always", "mesh", "transit", "managed", "nccl", "built-in-marker"] = "always"
     triggers: tuple[Trigger, ...] = ()
     disrupts: str | None = None

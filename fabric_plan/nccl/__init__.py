@@ -1,1 +1,3 @@
-"""NCCL and RoCEnante on this fabric: environment, graph files, their lint, and what a library or a log says about them."""
+"""NCCL and RoCEnante on this fabric: environment, graph files, their lint, and what a library or a log says
+about them.
+"""

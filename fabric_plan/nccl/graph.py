@@ -1,7 +1,8 @@
 """The graph files that pin NCCL's channels to devices, prepared for their template (FABRIC.md 8).
 
-With one GPU a node NCCL takes only the first ``net`` of a channel, for both directions. The receiver listens on it and the
-sender follows by subnet, so it has to be the device that faces the rank this one receives from: the previous one.
+With one GPU a node NCCL takes only the first ``net`` of a channel, for both directions. The receiver
+listens on it and the sender follows by subnet, so it has to be the device that faces the rank this one
+receives from: the previous one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from enum import StrEnum
 from fabric_plan.nccl.neighbours import common_planes, device_index, has_world_ring, peer_rank, shared_cables
 from fabric_plan.planner.model import NodePlan, Plan
 
-# NCCL's own numbers: the ring (id 0, pattern 4) and the tree (id 1, pattern 3). The tree has to have the same channels.
+# NCCL's own numbers: the ring (id 0, pattern 4) and the tree (id 1, pattern 3). The tree has to have the same
+# channels.
 GRAPH_IDS = {0: 4, 1: 3}
 
 
@@ -59,7 +61,9 @@ class GraphView:
 
 
 def kinds(plan: Plan, node: NodePlan) -> tuple[GraphKind, ...]:
-    """Return the graph files that `node` gets: none without a separating prefix, no ring on a line, no link past its end."""
+    """Return the graph files that `node` gets: none without a separating prefix, no ring on a line, no link
+    past its end.
+    """
     if plan.nccl_prefix is None or not common_planes(plan):
         return ()
     here = [GraphKind.RING] if has_world_ring(plan) else []

@@ -1,4 +1,4 @@
-"""Which functions of a node face which rank. Ranks decide here, not ring positions: NCCL's ring goes by rank."""
+"""Which functions of a node face which rank. Ranks decide, not ring positions: NCCL's ring goes by rank."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from fabric_plan.inventory.schema import TopologyKind
 from fabric_plan.planner.model import NodePlan, Plan, PlannedFunction
 from fabric_plan.topology.fabric import Cable
 
-# Where a rank and the next one share no cable there is no ring over all ranks; only a line can be so, other walks were refused.
+# Where a rank and the next one share no cable there is no ring over all ranks; only a line can be so, other
+# walks were refused.
 _NO_RING = (TopologyKind.LINE,)
 
 
 def devices(node: NodePlan) -> tuple[PlannedFunction, ...]:
-    """Return the functions that take part in the fabric, in PCI order: NCCL's devices 0, 1, ... and RoCEnante's HCA list."""
+    """Return the functions that take part in the fabric, in PCI order: NCCL's devices 0, 1, ... and
+    RoCEnante's HCA list.
+    """
     return tuple(planned for planned in node.functions if planned.cabled)
 
 
 def device_index(node: NodePlan, port: str, plane: int) -> int:
-    """Return the place of a cabled function among the `devices` of `node`. Raises KeyError where it is none of them."""
+    """Return the place of a cabled function among the `devices` of `node`. Raises KeyError where it is none
+    of them.
+    """
     for index, planned in enumerate(devices(node)):
         if planned.function.port == port and planned.function.plane == plane:
             return index
@@ -24,12 +29,16 @@ def device_index(node: NodePlan, port: str, plane: int) -> int:
 
 
 def has_world_ring(plan: Plan) -> bool:
-    """Whether every rank shares a cable (or a switch) with the next one, so that a ring over all of them exists."""
+    """Whether every rank shares a cable (or a switch) with the next one, so that a ring over all of them
+    exists.
+    """
     return plan.topology.kind not in _NO_RING
 
 
 def every_pair_joined(plan: Plan) -> bool:
-    """Whether any device reaches every rank: in a pair and behind a switch a tree finds its way, in a ring it does not."""
+    """Whether any device reaches every rank: in a pair and behind a switch a tree finds its way, in a ring it
+    does not.
+    """
     return plan.topology.kind in (TopologyKind.PAIR, TopologyKind.SWITCHED)
 
 
@@ -49,7 +58,11 @@ def shared_cables(plan: Plan, node: NodePlan, peer: NodePlan) -> tuple[Cable, ..
 
 
 def common_planes(plan: Plan) -> tuple[int, ...]:
-    """Return the planes in which every cable is addressed: the only ones that a channel can use all the way round."""
+    """Return the planes in which every cable is addressed: the only ones that a channel can use all the way
+    round.
+    """
     return tuple(
-        plane for plane in sorted(plan.fabric.planes) if all((cable.index, plane) in plan.subnets for cable in plan.fabric.cables)
+        plane
+        for plane in sorted(plan.fabric.planes)
+        if all((cable.index, plane) in plan.subnets for cable in plan.fabric.cables)
     )

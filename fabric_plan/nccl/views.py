@@ -1,4 +1,6 @@
-"""What the engine repeats the templates of this layer for: a graph file for each communicator, an environment for each consumer."""
+"""What the engine repeats the templates of this layer for: a graph file for each communicator, an environment
+for each consumer.
+"""
 
 from __future__ import annotations
 

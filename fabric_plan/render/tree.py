@@ -16,6 +16,8 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateError, TemplateNotFound
 
 from fabric_plan.errors import RoleError
+from fabric_plan.nccl.lint import refuse_wrong
+from fabric_plan.nccl.views import env_views, graph_views
 from fabric_plan.planner.model import NodePlan, Plan
 from fabric_plan.planner.sysctl import sysctls
 from fabric_plan.render.document import digest, dump, node_document, plan_core
@@ -110,12 +112,30 @@ def _once(plan: Plan, node: NodePlan) -> Iterable[Item]:
     yield {}
 
 
+def _graphs(plan: Plan, node: NodePlan) -> Iterable[Item]:
+    return ({"graph": view} for view in graph_views(plan, node))
+
+
+def _envs(plan: Plan, node: NodePlan) -> Iterable[Item]:
+    return ({"env": view} for view in env_views(plan, node))
+
+
 # What an artefact is repeated for: the names that its path and its template may use in each round.
 REPEATS: dict[str, Callable[[Plan, NodePlan], Iterable[Item]]] = {
     "node": _once,
     "plane": _planes,
     "marker": _markers,
+    "graph": _graphs,
+    "env": _envs,
 }
+
+
+def _check_graph(plan: Plan, node: NodePlan, item: Item, content: str) -> None:
+    refuse_wrong(content, plan, node, item["graph"].kind)
+
+
+# What is read again once it is rendered, because its reader would not complain.
+CHECKS: dict[str, Callable[[Plan, NodePlan, Item, str], None]] = {"graph": _check_graph}
 
 # What has to be in the plan for an artefact to be there at all.
 CONDITIONS: dict[str, Callable[[Plan, NodePlan], bool]] = {
@@ -156,7 +176,7 @@ def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], s
             **_node_views(plan, node),
         }
         rendered = [
-            _file(env, layer, artefact, {**views, **item})
+            _checked(env, plan, node, layer, artefact, views, item)
             for layer in ordered
             for artefact in layer.artefacts
             if CONDITIONS[artefact.when](plan, node)
@@ -164,6 +184,16 @@ def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], s
         ]
         files[node.name] = tuple(sorted(rendered, key=lambda file: file.path))
     return Rendered(plan_digest, files)
+
+
+def _checked(
+    env: Environment, plan: Plan, node: NodePlan, layer: Layer, artefact: Artefact, views: Item, item: Item
+) -> RenderedFile:
+    file = _file(env, layer, artefact, {**views, **item})
+    check = CHECKS.get(artefact.each)
+    if check:
+        check(plan, node, item, file.content)
+    return file
 
 
 def _file(env: Environment, layer: Layer, artefact: Artefact, context: Item) -> RenderedFile:
