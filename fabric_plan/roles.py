@@ -103,8 +103,8 @@ Trigger = Literal[
 class Artefact(_Role):
     """One template and the file that it becomes.
 
-    `each` names what it is repeated for (a managed plane, an NCCL graph, an environment, a marker); `when` the
-    part of the plan that must be there.
+    `each` names what it is repeated for (a plane, an NCCL graph, an environment, a marker); `when` the part
+    of the plan that must be there.
     """
 
     template: str

@@ -1,0 +1,122 @@
+#!/bin/bash
+# Lets TCP cross this node from one fabric function to the other where Docker's FORWARD policy would drop it. Nothing else is let
+# through. `forward.sh stop` takes it away again. Safe to run twice.
+# Written by fabric-plan; a change here is overwritten.
+
+# ---- the plan of this node: spark3 ----
+
+FROM=() TO=()
+FROM+=(enp1s0f0np0) TO+=(enp1s0f1np1)
+FROM+=(enp1s0f1np1) TO+=(enp1s0f0np0)
+FROM+=(enP2p1s0f0np0) TO+=(enP2p1s0f1np1)
+FROM+=(enP2p1s0f1np1) TO+=(enP2p1s0f0np0)
+
+
+# ---- nothing below is data; the same on every node ------------------------------------------------------------------------
+
+set -u
+umask 022
+export LC_ALL=C
+PATH=$PATH:/usr/sbin:/sbin
+
+# Every path starts here, so that tests can run the script in a directory of their own. Empty on a node.
+ROOT=${FABRIC_PLAN_ROOT:-}
+RUN=$ROOT/run/fabric-plan
+NAME=${0##*/}
+PROBLEMS=()
+
+say() { printf '%s: %s\n' "$NAME" "$*"; }
+warn() { printf '%s: %s\n' "$NAME" "$*" >&2; }
+
+# What is wrong is said at once and counted: one fault never keeps the rest from being put right.
+problem() {
+    PROBLEMS+=("$*")
+    warn "error: $*"
+}
+
+die() {
+    warn "error: $*"
+    exit 1
+}
+
+finish() {
+    if ((${#PROBLEMS[@]})); then
+        warn "${#PROBLEMS[@]} left wrong, see above"
+        exit 1
+    fi
+    exit 0
+}
+
+# One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
+take_lock() {
+    mkdir -p "$RUN" || die "cannot make $RUN"
+    exec 9>"$RUN/lock" || die "cannot open $RUN/lock"
+    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
+}
+
+
+CHAIN=DOCKER-USER
+
+# rule VERB I: the one rule of pair I, with the words that make it ours.
+rule() { iptables -w 10 "$1" "$CHAIN" -i "${FROM[$2]}" -o "${TO[$2]}" -m comment --comment fabric-plan -j ACCEPT 2>&1; }
+
+have_chain() { iptables -w 10 -n -L "$CHAIN" >/dev/null 2>&1; }
+
+# Docker 29 can write nftables itself; it then has tables of its own and no chain for others.
+docker_uses_nftables() { command -v nft >/dev/null && nft list table ip docker-bridges >/dev/null 2>&1; }
+
+start() {
+    local i error
+    if docker_uses_nftables; then
+        say 'Docker writes nftables here: it drops only what its own bridges are part of, so nothing has to be let through for it.'
+        say 'If another firewall drops forwarded packets, accept these pairs there:'
+        for i in "${!FROM[@]}"; do
+            say "  iifname \"${FROM[i]}\" oifname \"${TO[i]}\" accept"
+        done
+        have_chain || return 0
+    fi
+    if ! command -v iptables >/dev/null; then
+        say 'no iptables here, so no Docker chain either: nothing to do'
+        return 0
+    fi
+    if ! have_chain; then
+        say "no chain $CHAIN: Docker is not running here, or does not write iptables; nothing to do"
+        return 0
+    fi
+    for i in "${!FROM[@]}"; do
+        rule -C "$i" >/dev/null && continue
+        if error=$(rule -I "$i"); then
+            say "${FROM[i]} to ${TO[i]}: accepted"
+        else
+            problem "${FROM[i]} to ${TO[i]}: iptables refused: ${error//$'\n'/ }"
+        fi
+    done
+}
+
+stop() {
+    local i error
+    { command -v iptables >/dev/null && have_chain; } || return 0
+    for i in "${!FROM[@]}"; do
+        while rule -C "$i" >/dev/null; do
+            if error=$(rule -D "$i"); then
+                say "${FROM[i]} to ${TO[i]}: no longer accepted"
+            else
+                problem "${FROM[i]} to ${TO[i]}: iptables would not remove it: ${error//$'\n'/ }"
+                break
+            fi
+        done
+    done
+}
+
+case ${1:-start} in
+    start)
+        take_lock
+        start
+        ;;
+    stop)
+        take_lock
+        stop
+        ;;
+    *) die "unknown argument $1 (start or stop)" ;;
+esac
+finish
