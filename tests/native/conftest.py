@@ -24,7 +24,11 @@ def _missing() -> str | None:
     if not shutil.which(compiler):
         return f"{compiler} is not installed"
     probe = subprocess.run(
-        [compiler, "-E", "-x", "c", "-", "-o", os.devnull], input=HEADER_PROBE, text=True, capture_output=True, check=False
+        [compiler, "-E", "-x", "c", "-", "-o", os.devnull],
+        input=HEADER_PROBE,
+        text=True,
+        capture_output=True,
+        check=False,
     )
     return None if probe.returncode == 0 else "libibverbs-dev is not installed"
 

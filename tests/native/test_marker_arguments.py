@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fabric_plan
-from tests.native.harness import BOTH_FORMS, DEVICE, Home, errno_env
+from tests.native.harness import BOTH_FORMS, DEVICE, NO_LEAK_CHECK, Home, errno_env
 
 RULE = ("--rule", "10.10.2.11=0x88b5")
 USAGE = 64
@@ -49,7 +49,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "address zero": (("--device", DEVICE, "--rule", "0.0.0.0=0x88b5"), "not the address of a host"),
     "address loopback": (("--device", DEVICE, "--rule", "127.0.0.1=0x88b5"), "not the address of a host"),
     "address multicast": (("--device", DEVICE, "--rule", "224.0.0.1=0x88b5"), "not the address of a host"),
-    "address broadcast": (("--device", DEVICE, "--rule", "255.255.255.255=0x88b5"), "not the address of a host"),
+    "address broadcast": (
+        ("--device", DEVICE, "--rule", "255.255.255.255=0x88b5"),
+        "not the address of a host",
+    ),
     "destination twice": (("--device", DEVICE, *RULE, *RULE), "destination given twice"),
     "destination with two tags": (
         ("--device", DEVICE, *RULE, "--rule", "10.10.2.11=0x88b6"),
@@ -103,13 +106,23 @@ def test_check_accepts(plain: Home, arguments: tuple[str, ...]) -> None:
     outcome = plain.run(*arguments, "--check")
     assert outcome.code == 0, outcome.stderr
     assert outcome.stderr.endswith("arguments and device are right; nothing was installed\n")
-    assert outcome.names() == ["get_device_list", "open_device", "free_device_list", "query_port", "close_device"]
+    assert outcome.names() == [
+        "get_device_list",
+        "open_device",
+        "free_device_list",
+        "query_port",
+        "close_device",
+    ]
     assert not plain.state_dir.exists()
 
 
-@pytest.mark.parametrize(("tag", "warns"), [("0x88b5", False), ("0x88b6", False), ("0x88b7", True), ("0x88b8", True)])
+@pytest.mark.parametrize(
+    ("tag", "warns"), [("0x88b5", False), ("0x88b6", False), ("0x88b7", True), ("0x88b8", True)]
+)
 @pytest.mark.parametrize("form", [("--rule", "10.10.2.11"), ("--source-port", "65535")])
-def test_warns_of_tags_that_belong_to_others(plain: Home, form: tuple[str, str], tag: str, warns: bool) -> None:
+def test_warns_of_tags_that_belong_to_others(
+    plain: Home, form: tuple[str, str], tag: str, warns: bool
+) -> None:
     outcome = plain.run("--device", DEVICE, form[0], f"{form[1]}={tag}", "--check")
     assert outcome.code == 0
     assert (f"{DEVICE}: warning: EtherType {tag} is registered to others" in outcome.stderr) is warns
@@ -123,7 +136,9 @@ def test_warns_of_tags_that_belong_to_others(plain: Home, form: tuple[str, str],
         ("ib0", "port 1 is not Ethernet", "mlxconfig"),
     ],
 )
-def test_check_refuses_devices_that_cannot_carry_rules(plain: Home, device: str, says: str, hint: str) -> None:
+def test_check_refuses_devices_that_cannot_carry_rules(
+    plain: Home, device: str, says: str, hint: str
+) -> None:
     outcome = plain.run("--device", device, *RULE, "--check")
     assert outcome.code == 69
     assert f"fabric-plan-marker: {device}: {says}" in outcome.stderr
@@ -133,21 +148,31 @@ def test_check_refuses_devices_that_cannot_carry_rules(plain: Home, device: str,
 
 def test_names_that_do_not_fit_are_cut(plain: Home) -> None:
     many = " ".join(f"{'d' * 60}{i}:mlx5:ethernet" for i in range(20))
-    outcome = plain.run("--device", DEVICE, *RULE, "--check", STANDIN_DEVICES=many)
+    outcome = plain.run("--device", DEVICE, *RULE, "--check", env={"STANDIN_DEVICES": many})
     assert outcome.code == 69 and "d" * 60 + "0, " in outcome.stderr
 
 
 def test_says_so_when_there_is_no_device_at_all(plain: Home) -> None:
-    assert "there are: none" in plain.run("--device", DEVICE, *RULE, "--check", STANDIN_DEVICES="").stderr
+    assert (
+        "there are: none"
+        in plain.run("--device", DEVICE, *RULE, "--check", env={"STANDIN_DEVICES": ""}).stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "error", "code"),
-    [(1, "ENOSYS", 69), (2, "ENODEV", 69), (2, "EACCES", 77), (2, "EPERM", 77), (4, "EIO", 69), (5, "EIO", 70)],
+    [
+        (1, "ENOSYS", 69),
+        (2, "ENODEV", 69),
+        (2, "EACCES", 77),
+        (2, "EPERM", 77),
+        (4, "EIO", 69),
+        (5, "EIO", 70),
+    ],
 )
 def test_check_names_the_call_that_failed(plain: Home, call: int, error: str, code: int) -> None:
     number = int(getattr(errno, error))
-    outcome = plain.run(*BOTH_FORMS, "--check", **errno_env(call, error=number), ASAN_OPTIONS="detect_leaks=0")
+    outcome = plain.run(*BOTH_FORMS, "--check", env=errno_env(call, error=number) | NO_LEAK_CHECK)
     assert outcome.code == code
     assert f"{os.strerror(number)} ({error})" in outcome.stderr and "  hint: " in outcome.stderr
 

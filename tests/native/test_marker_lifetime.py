@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.native.harness import (
     DEVICE,
     EVENT_DEVICE_FATAL,
     EVENT_PORT_ACTIVE,
+    NO_LEAK_CHECK,
     Home,
     Outcome,
     created,
@@ -57,9 +59,9 @@ def run_to_the_end(home: Home, **env: str) -> Outcome:
         )
         ended = os.pidfd_open(process.pid)
         try:
-            ready, _, _ = select.select([listener, ended], [], [], DEADLINE_S)
+            ready, _, _ = select.select([listener.fileno(), ended], [], [], DEADLINE_S)
             assert ready, "neither ready nor ended"
-            if listener in ready:
+            if listener.fileno() in ready:
                 process.send_signal(signal.SIGTERM)
             stdout, stderr = process.communicate(timeout=DEADLINE_S)
         finally:
@@ -74,7 +76,7 @@ def test_a_failure_of_any_call_is_cleaned_up(home: Home) -> None:
     names = run_to_the_end(home).names()
     assert len(names) == 19
     for number, name in enumerate(names, start=1):
-        outcome = run_to_the_end(home, **errno_env(number), ASAN_OPTIONS="detect_leaks=0")
+        outcome = run_to_the_end(home, **errno_env(number), **NO_LEAK_CHECK)
         where = f"{name} (call {number}): {outcome.stderr}"
         assert outcome.code == CODE_OF_FAILED_CALL[name], where
         assert destroyed(outcome.calls) == created(outcome.calls)[::-1], where
@@ -92,13 +94,17 @@ def test_a_failure_of_any_call_is_cleaned_up(home: Home) -> None:
 
 
 def kinds_created(outcome: Outcome) -> list[str]:
-    destroy_name = {"create_flow_matcher": "flow_matcher", "create_modify_header": "flow_action", "create_flow": "flow"}
+    destroy_name = {
+        "create_flow_matcher": "flow_matcher",
+        "create_modify_header": "flow_action",
+        "create_flow": "flow",
+    }
     return [destroy_name[c["call"]] for c in outcome.calls if c["call"] in destroy_name and not c["failed"]]
 
 
 def test_the_first_failure_decides_the_exit_code(home: Home) -> None:
     """The second rule is refused, and then the first one cannot be removed."""
-    outcome = run_to_the_end(home, **errno_env(10, 11), ASAN_OPTIONS="detect_leaks=0")
+    outcome = run_to_the_end(home, **errno_env(10, 11), **NO_LEAK_CHECK)
     assert outcome.code == 76
     assert outcome.stderr.index("cannot create the rule") < outcome.stderr.index("cannot remove a rule")
     assert destroyed(outcome.calls) == created(outcome.calls)[::-1]
@@ -157,7 +163,9 @@ def test_a_log_that_nobody_reads_does_not_end_it(home: Home) -> None:
     os.close(reading)
     with home.listening() as listener:
         process = subprocess.Popen(
-            home.command(BOTH_FORMS), env=home.environment(NOTIFY_SOCKET=str(home.notify_path)), stderr=writing
+            home.command(BOTH_FORMS),
+            env=home.environment(NOTIFY_SOCKET=str(home.notify_path)),
+            stderr=writing,
         )
         os.close(writing)
         assert listener.recv(4096).startswith(b"READY=1\n")
@@ -186,7 +194,10 @@ def test_a_device_that_goes_away_ends_it(home: Home) -> None:
 
 def test_a_device_that_goes_away_may_refuse_the_clean_up(home: Home) -> None:
     # 12 and 13 read and acknowledge the event, 14 is the first removal.
-    with home.events() as events, home.holding(*BOTH_FORMS, **errno_env(14), ASAN_OPTIONS="detect_leaks=0") as marker:
+    with (
+        home.events() as events,
+        home.holding(*BOTH_FORMS, **errno_env(14), **NO_LEAK_CHECK) as marker,
+    ):
         os.write(events, event(EVENT_DEVICE_FATAL))
         outcome = marker.wait()
     assert outcome.code == 74
@@ -229,10 +240,14 @@ def test_tells_the_service_manager(home: Home, abstract: bool) -> None:
 
 @pytest.mark.parametrize(
     ("address", "says"),
-    [("/nonexistent/notify", "cannot reach the service manager"), ("relative", "not an address"), ("/" * 200, "not an")],
+    [
+        ("/nonexistent/notify", "cannot reach the service manager"),
+        ("relative", "not an address"),
+        ("/" * 200, "not an"),
+    ],
 )
 def test_a_service_manager_that_cannot_be_told(home: Home, address: str, says: str) -> None:
-    outcome = home.run(*BOTH_FORMS, "--managed", NOTIFY_SOCKET=address)
+    outcome = home.run(*BOTH_FORMS, "--managed", env={"NOTIFY_SOCKET": address})
     assert outcome.code == 71
     error, hint = outcome.stderr.splitlines()[-2:]
     assert says in error and error.startswith("<3>") and hint.startswith("<3>  hint: ")
@@ -266,8 +281,8 @@ def test_ends_with_its_parent_unless_managed(home: Home, managed: bool) -> None:
             parent.communicate(timeout=DEADLINE_S)
             if managed:
                 # Its stop signals stay pending until the end, so that none came is certain.
-                with open(f"/proc/{marker}/status", encoding="ascii") as status:
-                    pending = [line.split()[1] for line in status if line.startswith(("ShdPnd", "SigPnd"))]
+                status = Path(f"/proc/{marker}/status").read_text(encoding="ascii").splitlines()
+                pending = [line.split()[1] for line in status if line.startswith(("ShdPnd", "SigPnd"))]
                 assert pending == ["0" * 16, "0" * 16]
                 assert destroyed(home.calls()) == []
                 os.kill(marker, signal.SIGTERM)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.harness import BOTH_FORMS, DEVICE, Home, Outcome, nothing_left
+from tests.native.harness import BOTH_FORMS, DEVICE, Home, Outcome, nothing_left, signal_env
 
 OTHER_DEVICE = "roceP2p1s0f0"
 ONE_RULE = ("--rule", "10.10.2.11=0x88b5")
@@ -24,24 +24,25 @@ def refused(home: Home, state_dir: Path | str) -> Outcome:
 def test_second_owner_is_refused_and_told_who_holds_it(home: Home) -> None:
     with home.holding(*BOTH_FORMS) as first:
         before = home.calls()
-        second = home.run(*BOTH_FORMS, STANDIN_RECORD=str(home.root / "other-record"))
+        second = home.run(*BOTH_FORMS, env={"STANDIN_RECORD": str(home.root / "other-record")})
         assert second.code == 75
-        assert f"another marker holds this device, process {first.process.pid}\n  hint: stop that one" in second.stderr
+        assert (
+            f"another marker holds this device, process {first.process.pid}\n  hint: stop that one"
+            in second.stderr
+        )
         assert not (home.root / "other-record").exists()
         assert first.process.poll() is None
         home.record.write_text("", encoding="ascii")
         assert first.stop().code == 0
     assert len(before) == 11
-    assert home.run(*BOTH_FORMS, STANDIN_SIGNAL_AT="11", STANDIN_SIGNAL="15").code == 0
+    assert home.run(*BOTH_FORMS, env=signal_env(11, signal.SIGTERM)).code == 0
 
 
 def test_other_devices_are_free(home: Home) -> None:
     with home.holding(*BOTH_FORMS):
         other = home.run(
             *("--device", OTHER_DEVICE, *ONE_RULE),
-            STANDIN_RECORD=str(home.root / "other-record"),
-            STANDIN_SIGNAL_AT="7",
-            STANDIN_SIGNAL="15",
+            env=signal_env(7, signal.SIGTERM) | {"STANDIN_RECORD": str(home.root / "other-record")},
         )
         assert other.code == 0, other.stderr
 
@@ -66,7 +67,7 @@ def test_state_directory_and_lock_are_private(home: Home) -> None:
 def test_a_holder_without_a_number_is_still_a_holder(home: Home) -> None:
     with home.holding(*BOTH_FORMS):
         (home.state_dir / f"{DEVICE}.lock").write_text("", encoding="ascii")
-        second = home.run(*BOTH_FORMS, STANDIN_RECORD=str(home.root / "other-record"))
+        second = home.run(*BOTH_FORMS, env={"STANDIN_RECORD": str(home.root / "other-record")})
         assert second.code == 75
         assert "another marker holds this device\n" in second.stderr
 
@@ -140,14 +141,15 @@ def test_directory_on_the_way_that_others_can_write(home: Home, mode: int, safe:
     way.chmod(mode)
     if safe:
         arguments = (*BOTH_FORMS, "--state-dir", str(way / "state"))
-        outcome = home.run(*arguments, exact=True, STANDIN_SIGNAL_AT="1", STANDIN_SIGNAL="15")
+        outcome = home.run(*arguments, exact=True, env=signal_env(1, signal.SIGTERM))
         assert outcome.code == 0, outcome.stderr
     else:
         assert "'way' of the state directory" in refused(home, way / "state").stderr
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "//", "/run/../run/marker-test", "/run/./marker-test", "/nonexistent/marker", "/" + "n" * 256]
+    "path",
+    ["/", "//", "/run/../run/marker-test", "/run/./marker-test", "/nonexistent/marker", "/" + "n" * 256],
 )
 def test_paths_that_cannot_be_a_state_directory(home: Home, path: str) -> None:
     assert "hint: use a directory under /run" in refused(home, path).stderr
@@ -162,6 +164,10 @@ def test_state_directory_with_extra_slashes_is_the_same_one(home: Home) -> None:
     with home.holding(*BOTH_FORMS):
         doubled = str(home.state_dir).replace("/", "//") + "//"
         second = home.run(
-            *BOTH_FORMS, "--state-dir", doubled, exact=True, STANDIN_RECORD=str(home.root / "other-record")
+            *BOTH_FORMS,
+            "--state-dir",
+            doubled,
+            exact=True,
+            env={"STANDIN_RECORD": str(home.root / "other-record")},
         )
         assert second.code == 75

@@ -11,7 +11,9 @@ from tests.native.harness import BOTH_FORMS, Home, Running, nothing_left
 NET_RAW = 1 << 13
 CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
-needs_setpriv = pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
+needs_setpriv = pytest.mark.skipif(
+    shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed"
+)
 
 
 def capabilities(marker: Running) -> dict[str, int]:
@@ -36,8 +38,10 @@ def test_talks_to_the_device_with_one_capability_and_removes_rules_with_none(hom
 
 @needs_setpriv
 def test_works_in_the_bounding_set_of_its_unit(home: Home) -> None:
-    """Without CAP_SETPCAP the bounding set stays as the service manager left it, out of reach all the same."""
-    with home.holding(*BOTH_FORMS, prefix=("setpriv", "--bounding-set=-all,+net_raw", "--no-new-privs")) as marker:
+    """Without CAP_SETPCAP the bounding set stays as the service manager left it, and out of reach."""
+    with home.holding(
+        *BOTH_FORMS, prefix=("setpriv", "--bounding-set=-all,+net_raw", "--no-new-privs")
+    ) as marker:
         assert capabilities(marker) == dict.fromkeys(CAPABILITY_SETS, 0) | {"CapBnd": NET_RAW}
         outcome = marker.stop()
     assert nothing_left(outcome.calls)

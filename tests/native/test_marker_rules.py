@@ -10,7 +10,7 @@ from tests.native.harness import BOTH_FORMS, DEVICE, Home, created, destroyed, n
 RDMA_TX = 4
 SET = 1
 
-# The layout of the outer headers in a match, field by field, with its width in bits; the offsets follow from it.
+# The outer headers of a match, field by field, with the width in bits; the offsets follow from it.
 LAYOUT = (
     ("source_mac", 48),
     ("ethertype", 16),
@@ -48,7 +48,9 @@ def test_layout_puts_the_fields_where_the_device_has_them() -> None:
 
 def test_both_forms_make_two_matchers_two_actions_and_three_rules(home: Home) -> None:
     with home.holding(*BOTH_FORMS) as marker:
-        calls = {name: [c for c in home.calls() if c["call"] == name] for name in {c["call"] for c in home.calls()}}
+        calls = {
+            name: [c for c in home.calls() if c["call"] == name] for name in {c["call"] for c in home.calls()}
+        }
         outcome = marker.stop()
     assert outcome.code == 0
     by_destination, by_source_port = calls["create_flow_matcher"]
@@ -64,12 +66,25 @@ def test_both_forms_make_two_matchers_two_actions_and_three_rules(home: Home) ->
     for action, tag in ((one_relay, 0x88B5), (two_relays, 0x88B6)):
         assert action["ft_type"] == RDMA_TX
         control, value = struct.unpack(">II", bytes.fromhex(action["actions"]))
-        assert (control >> 28, control >> 16 & 0xFFF, control >> 8 & 0x1F, control & 0x1F) == (SET, 0x03, 0, 16)
+        assert (control >> 28, control >> 16 & 0xFFF, control >> 8 & 0x1F, control & 0x1F) == (
+            SET,
+            0x03,
+            0,
+            16,
+        )
         assert value == tag
 
     assert [(flow["matcher"], flow["value"], flow["action"]) for flow in calls["create_flow"]] == [
-        (by_destination["id"], outer_headers(ethertype=0x0800, destination_ipv4=ipv4("10.10.2.11")), one_relay["id"]),
-        (by_destination["id"], outer_headers(ethertype=0x0800, destination_ipv4=ipv4("10.10.4.11")), two_relays["id"]),
+        (
+            by_destination["id"],
+            outer_headers(ethertype=0x0800, destination_ipv4=ipv4("10.10.2.11")),
+            one_relay["id"],
+        ),
+        (
+            by_destination["id"],
+            outer_headers(ethertype=0x0800, destination_ipv4=ipv4("10.10.4.11")),
+            two_relays["id"],
+        ),
         (by_source_port["id"], outer_headers(ethertype=0x0800, udp_source_port=65535), one_relay["id"]),
     ]
     # Type 3 is a flow action; nothing else rides on the rule.
@@ -95,7 +110,9 @@ def test_destinations_alone(home: Home) -> None:
     with home.holding("--device", DEVICE, "--rule", "192.0.2.255=0x88b8") as marker:
         outcome = marker.stop()
     assert [call["priority"] for call in outcome.calls if call["call"] == "create_flow_matcher"] == [0]
-    assert [call["actions"] for call in outcome.calls if call["call"] == "create_modify_header"] == ["10030010000088b8"]
+    assert [call["actions"] for call in outcome.calls if call["call"] == "create_modify_header"] == [
+        "10030010000088b8"
+    ]
     assert nothing_left(outcome.calls)
 
 

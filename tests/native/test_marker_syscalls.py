@@ -1,4 +1,4 @@
-"""Every system call of the marker's own fails once, and a stop signal arrives in every one: nothing is left behind."""
+"""Each system call of the marker's own fails once and is interrupted once: nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ DEVICE_GONE = 74
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
-    pytest.mark.skipif("MARKER_SANITIZE" in os.environ, reason="the leak sanitizer and strace both want ptrace"),
+    pytest.mark.skipif(
+        "MARKER_SANITIZE" in os.environ, reason="the leak sanitizer and strace both want ptrace"
+    ),
 ]
 
 
@@ -39,7 +41,7 @@ def traced(home: Home, *options: str) -> Outcome:
     with home.listening(), home.events() as events:
         os.write(events, event(EVENT_DEVICE_FATAL))
         prefix = ("strace", "-qq", "-o", str(home.root / "trace"), "-e", f"trace={CALLS}", *options)
-        return home.run(*BOTH_FORMS, prefix=prefix, NOTIFY_SOCKET=str(home.notify_path))
+        return home.run(*BOTH_FORMS, prefix=prefix, env={"NOTIFY_SOCKET": str(home.notify_path)})
 
 
 def sites(home: Home) -> list[Site]:
