@@ -70,6 +70,10 @@ class InventoryError(FabricPlanError):
         return [line for error in self.errors for line in error.lines()]
 
 
+class EvidenceError(InventoryError):
+    """What was found on the nodes makes no inventory. Carries every reason."""
+
+
 class RefusalError(FabricPlanError):
     """The inventory is well formed, but no plan that works follows from it."""
 

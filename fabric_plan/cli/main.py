@@ -38,6 +38,7 @@ class Verb:
 
 
 VERBS: tuple[Verb, ...] = (
+    Verb("adopt", "make an inventory of what already configures the nodes, or say why not"),
     Verb("validate", "check an inventory and say every finding at once"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),
     Verb("prove", "walk every frame of the plan without writing anything"),

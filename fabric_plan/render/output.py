@@ -18,6 +18,10 @@ def plan_document(plan: Plan, rendered: Rendered, proof: Proof) -> dict[str, Any
     nodes = {
         name: {
             **part,
+            "hardware": plan.fabric.node(name).hardware.hardware,
+            "mgmt": plan.fabric.node(name).mgmt,
+            "mgmt_netdev": plan.fabric.node(name).mgmt_netdev,
+            "ssh": {"user": plan.fabric.node(name).ssh_user, "port": plan.fabric.node(name).ssh_port},
             "files": [
                 {"path": file.path, "mode": file.mode, "sha256": file.sha256} for file in rendered.files[name]
             ],

@@ -15,9 +15,20 @@ from fabric_plan.topology.recable import recabling
 from fabric_plan.topology.shape import Topology
 
 
+def shape(fabric: Fabric) -> Topology:
+    """Return what the cables make, whatever was declared and however the nodes are ranked. Raises
+    `RefusalError` where it is none.
+    """
+    return _switched(fabric) or _direct(fabric)
+
+
 def detect(fabric: Fabric) -> Topology:
-    """Return the fabric's topology. Raises `RefusalError` where it is none, or not the declared one."""
-    topology = _switched(fabric) or _direct(fabric)
+    """Return the fabric's topology. Raises `RefusalError` where it is none, or not the declared one, or
+    ranked otherwise.
+    """
+    topology = shape(fabric)
+    if topology.closed:
+        _ranks_walk_the_ring(fabric, topology.order)
     if fabric.declared is not None and not _declared_as(fabric.declared, topology.kind):
         raise RefusalError(
             f"the inventory declares topology `{fabric.declared}`, the cables make a "
@@ -90,7 +101,6 @@ def _direct(fabric: Fabric) -> Topology:
             )
     if len(fabric.cables) == len(fabric.nodes):
         order, cables = _ring_walk(fabric, at)
-        _ranks_walk_the_ring(fabric, order)
         kind = TopologyKind.TRIANGLE if len(order) == 3 else TopologyKind.RING
         return Topology(kind, order, cables)
     return _line(fabric, at)
