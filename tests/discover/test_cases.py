@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,9 @@ def test_what_is_adopted_renders_and_proves(name: str) -> None:
         file.path
         for node in files.values()
         for file in node
-        if "/nccl" in file.path or file.path.endswith(".env")
+        if "/nccl/" in file.path or re.search(r"^(export )?NCCL_", file.content, re.MULTILINE)
     ]
+    assert nccl or want["nccl_prefix"] is None
     if want.get("refuse_scope") == "nccl":
         assert nccl == [], "no NCCL environment may be written"
 
