@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fabric_plan.facts import Facts, effective_sysctl, load_facts
 from fabric_plan.node.__main__ import collect_facts
@@ -329,3 +330,16 @@ def test_hairpin_table_is_told_from_none(tmp_path: Path, monkeypatch: pytest.Mon
     assert facts_of(node, monkeypatch).devlink["0000:01:00.0"].hairpins.value == ()
     table.unlink()
     assert facts_of(node, monkeypatch).devlink["0000:01:00.0"].hairpins.value is None
+
+
+def test_every_path_of_the_roles_is_among_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = spark(tmp_path)
+    layers = sorted((PROJECT / "roles" / "layers").glob("*.yaml"))
+    planned = {
+        file["path"] for layer in layers for file in yaml.safe_load(layer.read_text()).get("files", [])
+    }
+    paths = {path.format(number=41, plane=2, rdma="rocep1s0f0", rank=0, name="x") for path in planned}
+    assert len(paths) > 10
+    for path in paths:
+        node.write(path, "x")
+    assert paths <= set(facts_of(node, monkeypatch).files.value or {})

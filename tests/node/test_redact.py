@@ -60,6 +60,7 @@ def test_secrets_are_replaced(text: str) -> None:
         "password: &anchor S3CRET\n",
         'password: "S3C\n  RET"\n',
         "password: S3C\n  RET\n",
+        "password: S3C\n  RET:more\n",
         "password: !!str S3CRET\n",
         "password: [S3CRET]\n",
         "keys: {private: {a: S3CRET}}\n",
