@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -334,11 +335,9 @@ def test_hairpin_table_is_told_from_none(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_path_of_the_roles_is_among_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = spark(tmp_path)
-    layers = sorted((PROJECT / "roles" / "layers").glob("*.yaml"))
-    planned = {
-        file["path"] for layer in layers for file in yaml.safe_load(layer.read_text()).get("files", [])
-    }
-    paths = {path.format(number=41, plane=2, rdma="rocep1s0f0", rank=0, name="x") for path in planned}
+    layers = [yaml.safe_load(path.read_text()) for path in sorted((PROJECT / "roles/layers").glob("*.yaml"))]
+    planned = [artefact["path"] for layer in layers for artefact in layer["artefacts"]]
+    paths = {re.sub(r"{[^}]*}", "x", path.replace("{number}", "41")) for path in planned}
     assert len(paths) > 10
     for path in paths:
         node.write(path, "x")
