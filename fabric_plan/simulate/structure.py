@@ -10,6 +10,7 @@ from fabric_plan.planner.model import KernelRoute, NodePlan, Path, Plan, RelayRo
 from fabric_plan.planner.tags import ETHERTYPE_IPV4
 from fabric_plan.simulate.proof import Failure
 from fabric_plan.simulate.wire import Nic, Wire
+from fabric_plan.topology.fabric import End
 
 # Kind, planned path or place, message.
 _Fault = tuple[str, str, str]
@@ -20,6 +21,15 @@ def check_structure(wire: Wire, plan: Plan) -> Iterator[Failure]:
     structure = _Structure(wire, plan)
     for kind, path, message in structure.faults():
         yield Failure(kind, path, (), message)
+
+
+def _ends(path: Path) -> Iterator[End]:
+    """Yield every port that `path` goes through."""
+    yield path.out
+    for relay, into, out in zip(path.through, path.cables, path.cables[1:], strict=False):
+        yield into.end(relay)
+        yield out.end(relay)
+    yield path.into
 
 
 class _Structure:
@@ -50,9 +60,8 @@ class _Structure:
         if self._paths is None:
             self._paths = {}
             for path in sorted(self._plan.paths, key=lambda path: -len(path.through)):
-                for cable in path.cables:
-                    for end in cable.ends:
-                        self._paths.setdefault((end.node, end.port, path.plane), path)
+                for end in _ends(path):
+                    self._paths.setdefault((end.node, end.port, path.plane), path)
         found = self._paths.get((nic.node, nic.port, nic.plane)) if nic is not None else None
         return str(found) if found is not None else otherwise
 
@@ -60,7 +69,8 @@ class _Structure:
         seen: dict[str, Nic] = {}
         for value, nic in values:
             if value in seen:
-                yield kind, self._over(nic, str(nic)), f"{seen[value]} and {nic} both have {value}"
+                path = self._over(nic, self._over(seen[value], str(nic)))
+                yield kind, path, f"{seen[value]} and {nic} both have {value}"
             seen.setdefault(value, nic)
 
     def _addresses(self) -> Iterator[_Fault]:

@@ -34,8 +34,7 @@ class _Move:
 def walk_flows(wire: Wire, plan: Plan) -> tuple[int, tuple[Failure, ...]]:
     """Return how many flows (source and destination address) arrive, and one failure for each cause."""
     arrived = 0
-    failures: list[Failure] = []
-    seen: dict[tuple[str, ...], int] = {}
+    broken: dict[tuple[str, ...], list[tuple[str, Nic, _Fault]]] = defaultdict(list)
     distances = {cable.index: _distances(wire, cable.index) for cable in wire.cables}
     moves = _Moves(wire)
     for target in wire.nics:
@@ -48,19 +47,17 @@ def walk_flows(wire: Wire, plan: Plan) -> tuple[int, tuple[Failure, ...]]:
             fault = goal.fault(source.name)
             if fault is None:
                 arrived += goal.sources(source.name)
-            elif fault.key in seen:
-                seen[fault.key] += 1
             else:
-                seen[fault.key] = 0
-                failures.append(
-                    Failure(
-                        fault.kind,
-                        f"{source.name} to {target.node} {target.address.ip}, TCP",
-                        fault.trace,
-                        fault.message,
-                    )
-                )
-    return arrived, tuple(failures)
+                broken[fault.key].append((source.name, target, fault))
+    return arrived, tuple(_failure(flows) for flows in broken.values())
+
+
+def _failure(flows: list[tuple[str, Nic, _Fault]]) -> Failure:
+    """Tell of one cause by the flow that meets it first: one from the node where it lies, if there is any."""
+    source, target, fault = next((flow for flow in flows if flow[0] == flow[2].node), flows[0])
+    more = f" ({len(flows) - 1} more flows break there)" if len(flows) > 1 else ""
+    path = f"{source} to {target.node} {IPv4Address(target.ip)}, TCP"
+    return Failure(fault.kind, path, fault.trace, fault.message + more)
 
 
 def _distances(wire: Wire, segment: int) -> dict[str, int]:
@@ -126,10 +123,18 @@ class _Moves:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    key: tuple[str, ...]
+    """Why packets do not arrive: `node` is where the cause lies, `where` the target's cable and plane."""
+
     kind: str
+    node: str
+    where: str
     trace: tuple[str, ...]
     message: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two faults one cause."""
+        return self.kind, self.node, self.where
 
 
 class _Goal:
@@ -139,11 +144,7 @@ class _Goal:
         self._wire = wire
         self._target = target
         self._distance = distance
-        self._moves = {
-            node: moves.of(node, target.ip)
-            for node in wire.on_node
-            if node != target.node and self.concerns(node)
-        }
+        self._moves = {node: moves.of(node, target.ip) for node in wire.on_node if node != target.node}
         self._hops = self._settle()
 
     def concerns(self, node: str) -> bool:
@@ -213,12 +214,8 @@ class _Goal:
         if hops is None:
             return self._follow(node)
         if hops - 1 >= TTL:
-            return self._named(
-                "ttl",
-                node,
-                (),
-                f"{hops - 1} kernels would have to forward it, and Linux sends with a TTL of {TTL}",
-            )
+            message = f"{hops - 1} kernels would have to forward it, and Linux sends with a TTL of {TTL}"
+            return self._named("ttl", node, [], message)
         if hops > bound:
             return self._detour(node, hops, bound)
         return None
@@ -233,7 +230,7 @@ class _Goal:
                 fault = self._fault_here(move)
                 if fault is not None:
                     trace += [_line(move)] if move.into is not None else [node]
-                    return self._named(fault[0], node, tuple(trace), fault[1])
+                    return self._named(fault[0], node, trace, fault[1])
             move = next(m for m in self._moves[node] if m.into is not None and m.into.node not in self._hops)
             assert move.into is not None
             trace.append(_line(move))
@@ -241,12 +238,8 @@ class _Goal:
         loop = visited[visited.index(node) :]
         first = min(loop)
         start = loop.index(first)
-        return self._named(
-            "tcp-loop",
-            first,
-            tuple(trace),
-            f"it goes round {', '.join(loop[start:] + loop[:start])} until its TTL is used up",
-        )
+        message = f"it goes round {', '.join(loop[start:] + loop[:start])} until its TTL is used up"
+        return self._named("tcp-loop", first, trace, message)
 
     def _detour(self, node: str, hops: int, bound: int) -> _Fault:
         trace = []
@@ -259,15 +252,13 @@ class _Goal:
             if following != self._target.node and self._distance[following] >= self._distance[node]:
                 guilty = node
             node = following
-        return self._named(
-            "detour",
-            guilty,
-            tuple(trace),
-            f"it crosses {hops} cables where {bound} are the most: {guilty} sends it away from its cable",
+        message = (
+            f"it crosses {hops} cables where {bound} are the most: {guilty} sends it away from its cable"
         )
+        return self._named("detour", guilty, trace, message)
 
-    def _named(self, kind: str, node: str, trace: tuple[str, ...], message: str) -> _Fault:
-        return _Fault((kind, node, str(self._target.segment), str(self._target.plane)), kind, trace, message)
+    def _named(self, kind: str, node: str, trace: list[str], message: str) -> _Fault:
+        return _Fault(kind, node, f"{self._target.segment} {self._target.plane}", tuple(trace), message)
 
 
 def _line(move: _Move) -> str:
