@@ -1,0 +1,1 @@
+"""Desired state against live state: what differs, what mends it, and whom that disturbs. Pure."""
