@@ -77,6 +77,16 @@ struct ibv_flow_action *mlx5dv_create_flow_action_modify_header(struct ibv_conte
 	return &action->action;
 }
 
+/*
+ * Newer headers turn mlx5dv_create_flow() into a call of __mlx5dv_create_flow(), which is also told the size of the
+ * action's structure: both are here, so that the marker runs on these stand-ins whatever headers it was built with.
+ */
+#undef mlx5dv_create_flow
+struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
+				    size_t count, struct mlx5dv_flow_action_attr actions[]);
+struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
+				      size_t count, struct mlx5dv_flow_action_attr actions[], size_t action_size);
+
 struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
 				    size_t count, struct mlx5dv_flow_action_attr actions[])
 {
@@ -101,4 +111,12 @@ struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct 
 	matcher->users++;
 	action->users++;
 	return &flow->flow;
+}
+
+struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
+				      size_t count, struct mlx5dv_flow_action_attr actions[], size_t action_size)
+{
+	if (action_size != sizeof(actions[0]))
+		abort();
+	return mlx5dv_create_flow(matcher, value, count, actions);
 }
