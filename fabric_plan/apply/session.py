@@ -1,0 +1,227 @@
+"""One node during an apply: a lease, a trial, and a connection that may break and come back.
+
+The node does its work in a service of its own, so a broken connection says nothing about that work: a new
+connection asks for the status instead of guessing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabric_plan.compare.model import Step
+from fabric_plan.compare.steps import StagedFile
+from fabric_plan.errors import NodeError, TransportError
+from fabric_plan.transport.base import Connection, Target, Transport
+
+CALL_LIMIT_S = 30.0
+STAGE_LIMIT_S = 60.0
+COMMIT_LIMIT_S = 120.0
+POLL_S = 0.3
+
+# How long a function may be away while the driver makes it anew, plus NetworkManager's share.
+STEP_LIMIT_S = 150.0
+
+
+@dataclass(slots=True)
+class Session:
+    """A node under lease. Every method raises `NodeError` (the node refused) or `TransportError` (it cannot
+    be reached).
+    """
+
+    target: Target
+    transport: Transport
+    confirm_s: int
+    connection: Connection | None = None
+    token: str = ""
+    generation: int | None = None
+    changed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def call(self, verb: str, request: Mapping[str, Any], limit_s: float = CALL_LIMIT_S) -> dict[str, Any]:
+        """Call a verb of the node program on the present connection, or on a new one."""
+        if self.connection is None:
+            self.connection = self.transport.connect(self.target)
+        try:
+            reply = self.connection.call(verb, request, limit_s=limit_s)
+        except TransportError:
+            self.drop()
+            raise
+        if reply.get("ok") is not True:
+            error = reply.get("error")
+            said = error if isinstance(error, dict) else {}
+            raise NodeError(
+                str(said.get("message", "the node program refused without a word")),
+                where=self.target.name,
+                hint=said.get("hint"),
+                id=str(said.get("id", "")),
+            )
+        return reply
+
+    def drop(self) -> None:
+        """Forget the connection, so that the next call makes a fresh one."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def begin(self, holder: str, intent: str, digest: str, fabric: str, version: str) -> None:
+        """Take the node's lease and a generation number."""
+        reply = self.call(
+            "begin",
+            {
+                "holder": holder,
+                "lease_s": self.confirm_s,
+                "intent": intent,
+                "digest": digest,
+                "fabric": fabric,
+                "node": self.target.name,
+                "version": version,
+            },
+        )
+        self.token, self.generation = str(reply["token"]), int(reply["generation"])
+
+    def stage(self, files: Sequence[StagedFile], sysctls: Sequence[str], interfaces: Sequence[str]) -> None:
+        """Hand the new files over; they are kept where a reboot forgets them."""
+        self.call(
+            "stage",
+            {
+                "token": self.token,
+                "files": [staged_document(file) for file in files],
+                "sysctls": list(sysctls),
+                "interfaces": list(interfaces),
+            },
+            STAGE_LIMIT_S,
+        )
+
+    def run(self, steps: Sequence[Step], progress: Callable[[str, str], None]) -> None:
+        """Arm the node's own rollback, start the steps, and follow them to their end over however many
+        connections it takes.
+        """
+        if not steps:
+            return
+        run_id = secrets.token_hex(8)
+        request = {
+            "token": self.token,
+            "id": run_id,
+            "arm_s": self.confirm_s,
+            "steps": [step.document() for step in steps],
+        }
+        self.changed = True
+        try:
+            self.call("run", request)
+        except TransportError as error:
+            # Taken or not? Only the node knows: the status below tells, under a deadline.
+            self.notes.append(f"the connection broke while the steps were handed over ({error.message})")
+        self._follow(run_id, STEP_LIMIT_S * len(steps), progress)
+
+    def _follow(self, run_id: str, limit_s: float, progress: Callable[[str, str], None]) -> None:
+        deadline = time.monotonic() + min(limit_s, float(self.confirm_s))
+        said: dict[int, str] = {}
+        while True:
+            status = self._status(deadline)
+            if status.get("run_id") != run_id:
+                raise NodeError(
+                    "the node did not take the steps",
+                    where=self.target.name,
+                    hint="apply again",
+                    id="run-not-taken",
+                )
+            for i, step in enumerate(status.get("steps", [])):
+                word = f"{step.get('name')}: {step.get('state')}"
+                if said.get(i) != word and step.get("state") != "waiting":
+                    said[i] = word
+                    progress(self.target.name, word)
+            phase = status.get("phase")
+            if phase == "trial":
+                self._keep_notes(status)
+                return
+            if phase != "running":
+                failed = next((s for s in status.get("steps", []) if s.get("state") == "failed"), {})
+                message = failed.get("message") or f"the node is {phase}"
+                raise NodeError(
+                    f"step {failed.get('name', '')} failed: {message}",
+                    where=self.target.name,
+                    id="step-failed",
+                )
+            if time.monotonic() > deadline:
+                raise NodeError(
+                    f"the steps did not end within {limit_s:.0f} s", where=self.target.name, id="step-timeout"
+                )
+            time.sleep(POLL_S)
+
+    def _status(self, deadline: float) -> dict[str, Any]:
+        """Ask for the status, over a new connection where the old one broke, until `deadline` (monotonic
+        seconds).
+        """
+        while True:
+            try:
+                return self.call("status", {"token": self.token})
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
+
+    def _keep_notes(self, status: Mapping[str, Any]) -> None:
+        self.notes.extend(str(note) for note in status.get("notes", []) if str(note) not in self.notes)
+
+    def reconnect(self) -> None:
+        """Prove that the node can still be reached: a fresh connection, polled for, never judged on one look."""
+        self.drop()
+        self._status(time.monotonic() + self.confirm_s / 3)
+
+    def confirm(self) -> None:
+        """Commit the trial. Repeats the question where the answer got lost: a node that has committed says so
+        again.
+        """
+        deadline = time.monotonic() + self.confirm_s / 3
+        while True:
+            try:
+                self.call("confirm", {"token": self.token}, COMMIT_LIMIT_S)
+                return
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
+
+    def undo(self) -> None:
+        """Take the trial back now."""
+        deadline = time.monotonic() + self.confirm_s / 3
+        while True:
+            try:
+                reply = self.call("undo", {"token": self.token}, COMMIT_LIMIT_S)
+                self._keep_notes(reply)
+                return
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
+
+    def release(self) -> None:
+        """Give the lease back and close; a node that cannot be told lets it run out."""
+        try:
+            if self.token:
+                self.call("release", {"token": self.token})
+        except (TransportError, NodeError):
+            pass
+        finally:
+            self.drop()
+
+
+def staged_document(file: StagedFile) -> dict[str, Any]:
+    """Return a staged file as the node program takes it."""
+    if file.link is not None:
+        return {"path": file.path, "link": file.link}
+    if file.content is None:
+        return {"path": file.path, "content": None}
+    data = file.content.encode()
+    return {
+        "path": file.path,
+        "mode": file.mode,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "content": b64encode(data).decode(),
+    }
