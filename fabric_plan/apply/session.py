@@ -170,7 +170,7 @@ class Session:
         self.notes.extend(str(note) for note in status.get("notes", []) if str(note) not in self.notes)
 
     def reconnect(self) -> None:
-        """Prove that the node can still be reached: a fresh connection, polled for, never judged on one look."""
+        """Prove that the node can still be reached: a fresh connection, never judged on one look."""
         self.drop()
         self._status(time.monotonic() + self.confirm_s / 3)
 

@@ -39,7 +39,7 @@ class Identity:
     version: str
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A node failed: the others go back. Carries the error that began it."""
 
     def __init__(self, node: str, error: FabricPlanError) -> None:
@@ -73,11 +73,11 @@ class Transaction:
         try:
             self._trial()
             self._look()
-        except Stopped as stop:
+        except StoppedError as stop:
             return self._back(stop)
         except BaseException:
             # An interrupt, or a fault of our own: the nodes go back just the same, then it goes on its way.
-            self._back(Stopped("", FabricPlanError("interrupted")))
+            self._back(StoppedError("", FabricPlanError("interrupted")))
             raise
         else:
             return self._confirm()
@@ -98,12 +98,12 @@ class Transaction:
             raise refused[0]
 
     def _together(self, text: str, work: Callable[[Session], None]) -> None:
-        """Do `work` on all nodes at once; every node comes to its end before a failure of one is acted upon."""
+        """Do `work` on all nodes at once; each comes to its end before a failure is acted upon."""
         self.observer.stage(text)
         results = each(self.sessions, work)
         for name, result in results.items():
             if isinstance(result, FabricPlanError):
-                raise Stopped(name, result)
+                raise StoppedError(name, result)
 
     def _trial(self) -> None:
         self._together("handing the files over", self._stage)
@@ -117,7 +117,7 @@ class Transaction:
                 session.run([step], self.observer.progress)
                 session.reconnect()
             except (NodeError, TransportError) as error:
-                raise Stopped(name, error) from None
+                raise StoppedError(name, error) from None
 
     def _stage(self, session: Session) -> None:
         work = self.work[session.target.name]
@@ -144,9 +144,9 @@ class Transaction:
         try:
             wrong = self.settled()
         except (NodeError, TransportError) as error:
-            raise Stopped(error.where or "", error) from None
+            raise StoppedError(error.where or "", error) from None
         for name, text in wrong.items():
-            raise Stopped(
+            raise StoppedError(
                 name, NodeError(f"after the steps it still differs: {text}", where=name, id="not-settled")
             )
 
@@ -171,7 +171,7 @@ class Transaction:
                 ends.append(NodeEnd(name, End.UNREACHABLE, None, text, tuple(session.notes)))
         return tuple(ends)
 
-    def _back(self, stop: Stopped) -> tuple[NodeEnd, ...]:
+    def _back(self, stop: StoppedError) -> tuple[NodeEnd, ...]:
         """Take every changed node back, all at once: each has its own undo, and none depends on another's."""
         self.observer.stage("taking every node back")
 
