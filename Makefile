@@ -45,7 +45,7 @@ debian-packages:  ## the linters and tools that the tests use beside Python (as 
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat debian-packages.txt)
 
 clean:  ## take away what was made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist native/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 -include lab/lab.mk
 -include native/native.mk
