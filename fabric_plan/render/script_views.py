@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fabric_plan.inventory.schema import MarkerDialect
+from fabric_plan.planner.forward import forwarded_pairs
 from fabric_plan.planner.load import CAP_FULL_QUEUE, CAP_SMALL_QUEUE, FULL_QUEUE
 from fabric_plan.planner.model import COOKIE_PREFIX, ROUTE_PROTOCOL, Marker, NodePlan, Plan, Rule
 
@@ -185,16 +186,9 @@ def _rule(rule: Rule) -> RuleView:
     )
 
 
-def forward_view(node: NodePlan) -> ForwardView:
-    """Return the directions in which kernel routes cross `node`: between two ports, within a plane."""
-    cabled = [planned.function for planned in node.functions if planned.managed and planned.cabled]
-    pairs = (
-        PairView(source.netdev, target.netdev)
-        for source in cabled
-        for target in cabled
-        if source.plane == target.plane and source.port != target.port
-    )
-    return ForwardView(node.name, tuple(pairs))
+def forward_view(plan: Plan, node: NodePlan) -> ForwardView:
+    """Return the directions in which kernel routes cross `node`."""
+    return ForwardView(node.name, tuple(PairView(*pair) for pair in forwarded_pairs(plan, node)))
 
 
 def marker_unit_view(plan: Plan) -> MarkerUnitView:

@@ -141,7 +141,7 @@ CHECKS: dict[str, Callable[[Plan, NodePlan, Item, str], None]] = {"graph": _chec
 CONDITIONS: dict[str, Callable[[Plan, NodePlan], bool]] = {
     "always": lambda plan, node: True,
     "mesh": lambda plan, node: plan.mesh,
-    "transit": lambda plan, node: bool(forward_view(node).pairs),
+    "transit": lambda plan, node: bool(forward_view(plan, node).pairs),
     "managed": lambda plan, node: bool(plan.fabric.managed),
     "nccl": lambda plan, node: plan.nccl_prefix is not None,
 }
@@ -153,7 +153,7 @@ def _node_views(plan: Plan, node: NodePlan) -> Item:
         "ours": OursView(),
         "carrier": [function for function in managed_functions(node) if function.address],
         "hairpin": hairpin_view(plan, node),
-        "forward": forward_view(node),
+        "forward": forward_view(plan, node),
         "mesh": mesh_view(plan, node),
         "marker_unit": marker_unit_view(plan),
     }

@@ -192,15 +192,14 @@ class _Goal:
                     f"it arrives at {where}, and the address is on plane {self._target.plane}",
                 )
             return None
-        if not into.managed:
-            return (
-                "not-forwarding",
-                f"{into} is unmanaged: nothing makes {into.node} forward what comes in there",
-            )
         for following in self._moves.get(into.node, ()):
-            if following.out is not None and not self._stays(into, following.out):
-                planes = f"in on plane {into.plane} and out on plane {following.out.plane}"
-                return "plane-crossed", f"{into.node} takes it {planes}, by {following.out.netdev}"
+            out = following.out
+            if out is not None and not self._stays(into, out):
+                planes = f"in on plane {into.plane} and out on plane {out.plane}"
+                return "plane-crossed", f"{into.node} takes it {planes}, by {out.netdev}"
+            if out is not None and not self._wire.forwards(into, out):
+                way = f"what comes in by {into.netdev} and leaves by {out.netdev}"
+                return "not-forwarding", f"nothing makes {into.node} forward {way}"
         return None
 
     def _stays(self, a: Nic, b: Nic) -> bool:

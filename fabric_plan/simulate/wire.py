@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from typing import TypeVar
 
+from fabric_plan.planner.forward import forwarded_pairs, planes_shared
 from fabric_plan.planner.model import KernelRoute, Marker, NodePlan, Plan, PlannedFunction, RelayRoute, Rule
+from fabric_plan.planner.sysctl import sysctls
 from fabric_plan.topology.fabric import Cable, Fabric
 
 _K = TypeVar("_K")
@@ -101,6 +103,8 @@ class Wire:
     rules: Mapping[tuple[str, str], tuple[Rule, ...]]
     markers: Mapping[tuple[str, str], Marker]
     shared: frozenset[int]
+    forwarding: frozenset[tuple[str, str]]
+    accepted: frozenset[tuple[str, str, str]]
     cables: tuple[Cable, ...]
 
     def resolve(self, out: Nic, ip: int) -> tuple[Nic, ...]:
@@ -121,6 +125,13 @@ class Wire:
             if rule.ethertype == ethertype and rule.dst_mac == dst_mac and rule.src_mac in (None, src_mac):
                 return rule
         return None
+
+    def forwards(self, into: Nic, out: Nic) -> bool:
+        """Tell whether a kernel passes on what came in by `into` and leaves by `out`."""
+        if (into.node, into.netdev) not in self.forwarding:
+            return False
+        # What goes back where it came from meets no rule that could let it through, and none that has to.
+        return into is out or (into.node, into.netdev, out.netdev) in self.accepted
 
     def same_plane(self, a: Nic, b: Nic) -> bool:
         """Tell whether a frame from `a` to `b` stays in its plane, if their cable tells planes apart."""
@@ -160,19 +171,24 @@ def build(plan: Plan) -> Wire:
             for key, found in rules.items()
         },
         markers={(node.name, marker.netdev): marker for node in plan.nodes for marker in node.markers},
-        shared=frozenset(cable.index for cable in plan.fabric.cables if _declared_shared(cable)),
+        shared=frozenset(cable.index for cable in plan.fabric.cables if planes_shared(cable)),
+        forwarding=frozenset(
+            (node.name, setting.scope)
+            for node in plan.nodes
+            for setting in sysctls(node)
+            if (setting.name, setting.value) == ("forwarding", 1)
+        ),
+        accepted=frozenset(
+            (node.name, source, target)
+            for node in plan.nodes
+            for source, target in forwarded_pairs(plan, node)
+        ),
         cables=plan.fabric.cables,
     )
 
 
 def _frozen(found: Mapping[_K, list[Nic]]) -> dict[_K, tuple[Nic, ...]]:
     return {key: tuple(nics) for key, nics in found.items()}
-
-
-def _declared_shared(cable: Cable) -> bool:
-    """Only the inventory can say that both planes of a cable share a subnet; nothing else chooses that."""
-    pinned = [pin.subnet for pin in cable.pins.values()]
-    return len(pinned) > 1 and len(set(pinned)) == 1
 
 
 def _nics(plan: Plan) -> Iterator[Nic]:
