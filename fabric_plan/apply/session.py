@@ -141,7 +141,9 @@ class Session:
                 self._keep_notes(status)
                 return
             if phase != "running":
-                failed = next((s for s in status.get("steps", []) if s.get("state") == "failed"), {})
+                failed: dict[str, Any] = next(
+                    (s for s in status.get("steps", []) if s.get("state") == "failed"), {}
+                )
                 message = failed.get("message") or f"the node is {phase}"
                 raise NodeError(
                     f"step {failed.get('name', '')} failed: {message}",
