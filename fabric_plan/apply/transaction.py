@@ -119,6 +119,8 @@ class Transaction:
             except (NodeError, TransportError) as error:
                 raise StoppedError(name, error) from None
 
+        self._together("rules and forwarding, all nodes together", self._closing)
+
     def _stage(self, session: Session) -> None:
         work = self.work[session.target.name]
         session.stage(work.files, work.sysctls, work.interfaces)
@@ -126,6 +128,9 @@ class Transaction:
     def _harmless(self, session: Session) -> None:
         steps = (Step(StepKind.PLACE), *self.steps.harmless.get(session.target.name, ()))
         session.run(steps, self.observer.progress)
+
+    def _closing(self, session: Session) -> None:
+        session.run(self.steps.closing.get(session.target.name, ()), self.observer.progress)
 
     def _idle(self) -> None:
         """Refuse a driver reload while anybody in the fabric uses RDMA: a relay's reload kills its

@@ -1,0 +1,228 @@
+"""From desired states to a report: collect, compare, check, ask, carry out, look again.
+
+`apply`, `rollback` and `remove` differ only in where the desired states come from.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fabric_plan import __version__
+from fabric_plan.apply.ends import End, NodeEnd, Report
+from fabric_plan.apply.observer import Observer
+from fabric_plan.apply.session import Session, staged_document
+from fabric_plan.apply.transaction import Identity, Transaction, Work
+from fabric_plan.compare.desired import Desired
+from fabric_plan.compare.diff import diff, live_changes
+from fabric_plan.compare.model import Change, Diff
+from fabric_plan.compare.preflight import Finding, Severity, preflight
+from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
+from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
+from fabric_plan.facts.load import load_facts
+from fabric_plan.node.document import Facts
+from fabric_plan.transport.base import Target, Transport, each
+
+COLLECT_LIMIT_S = 20.0
+SETTLE_S = 30.0
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the person at the terminal allows. `confirm_s` is how long a node waits for the confirmation, in
+    seconds.
+    """
+
+    confirm_s: int = 180
+    allow_disruption: bool = False
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that a person has to see before saying yes: differences, findings, steps."""
+
+    diffs: Mapping[str, Diff]
+    findings: tuple[Finding, ...]
+    steps: FabricSteps
+
+
+@dataclass(slots=True)
+class Deployment:
+    """One run over `targets` (node name to way there). `desired` holds the nodes to change, `fabric` all of
+    them.
+
+    `ask` sees the findings and says whether to go on.
+    """
+
+    intent: str
+    fabric: str
+    holder: str
+    desired: Mapping[str, Desired]
+    targets: Mapping[str, Target]
+    transport: Transport
+    options: Options
+    observer: Observer
+    ask: Callable[[Findings], bool]
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+    def run(self) -> Report:
+        """Run it. Raises where nothing was changed: an unreachable node, a refusal, a lock."""
+        self.sessions = {
+            name: Session(target, self.transport, self.options.confirm_s)
+            for name, target in self.targets.items()
+        }
+        try:
+            return self._run()
+        finally:
+            for session in self.sessions.values():
+                session.drop()
+
+    @property
+    def _digest(self) -> str:
+        return next((want.digest for want in self.desired.values() if want.digest), "") or ""
+
+    def _run(self) -> Report:
+        self.observer.stage("collecting the facts of every node")
+        facts = self._collect(self.sessions)
+        diffs = {name: diff(want, facts[name]) for name, want in self.desired.items()}
+        findings = tuple(preflight(self.desired, facts, diffs, take_over=self.options.take_over))
+        refuse(findings)
+        steps = plan_steps(self.desired, diffs, facts)
+        changing = {
+            name: session
+            for name, session in self.sessions.items()
+            if name in steps.harmless or name in steps.closing
+        }
+        unchanged = tuple(NodeEnd(name, End.UNCHANGED) for name in self.desired if name not in changing)
+        if not changing:
+            return Report(self.intent, self._digest, unchanged, diffs)
+        work = {name: self._work(name, diffs, facts) for name in changing}
+        self._rehearse(changing, work)
+        if steps.disruptive and not self.options.allow_disruption:
+            said = "; ".join(sorted({f"{name}: {step} ({step.disrupts})" for name, step in steps.disruptive}))
+            raise RefusalError(
+                f"this disrupts: {said}", hint="`--allow-disruption` permits it", id="disruption-not-allowed"
+            )
+        if not self.ask(Findings(diffs, findings, steps)):
+            raise RefusalError("not confirmed, nothing was changed", id="declined")
+        transaction = Transaction(
+            sessions=changing,
+            work=work,
+            steps=steps,
+            identity=Identity(self.holder, self.intent, self._digest, self.fabric, __version__),
+            rdma_in_use=self._rdma_in_use,
+            settled=self._settled,
+            observer=self.observer,
+        )
+        by_name = {end.node: end for end in (*unchanged, *transaction.run())}
+        ends = tuple(by_name[name] for name in self.targets if name in by_name)
+        return Report(self.intent, self._digest, ends, diffs)
+
+    def _collect(self, sessions: Mapping[str, Session]) -> dict[str, Facts]:
+        """Return the facts of all `sessions`; raises the first node's error, naming every other one that
+        failed.
+        """
+        results = each(sessions, lambda session: collect(session, self.desired.get(session.target.name)))
+        facts = {name: result for name, result in results.items() if not isinstance(result, FabricPlanError)}
+        failed = [(name, result) for name, result in results.items() if isinstance(result, FabricPlanError)]
+        if failed:
+            name, error = failed[0]
+            others = f" (and {', '.join(other for other, _ in failed[1:])})" if failed[1:] else ""
+            error.where = error.where or name
+            error.message += others
+            raise error
+        return facts
+
+    def _work(self, name: str, diffs: Mapping[str, Diff], facts: Mapping[str, Facts]) -> Work:
+        want = self.desired.get(name)
+        if want is None or name not in diffs:
+            return Work((), (), ())
+        sysctls = tuple(f"net/ipv4/conf/{setting.scope}/{setting.name}" for setting in want.sysctls)
+        interfaces = tuple(function.netdev for function in want.functions)
+        return Work(files_to_stage(want, diffs[name]), sysctls, interfaces)
+
+    def _rehearse(self, sessions: Mapping[str, Session], work: Mapping[str, Work]) -> None:
+        """Have every node that gets netplan files generate them in a copy: nobody else's interface may change
+        its backend file.
+        """
+        netplan = {
+            name: session for name, session in sessions.items() if any(_netplan(f) for f in work[name].files)
+        }
+
+        def rehearse(session: Session) -> list[str]:
+            name = session.target.name
+            files = [staged_document(file) for file in work[name].files if _netplan(file)]
+            reply = session.call("rehearse", {"files": files, "interfaces": list(work[name].interfaces)})
+            if reply.get("error"):
+                raise NodeError(
+                    f"netplan refuses the files: {reply['error']}", where=name, id="netplan-refuses"
+                )
+            return [f"{c['interface']} ({c['backend']}, {c['path']})" for c in reply.get("changed", [])]
+
+        for name, result in each(netplan, rehearse).items():
+            if isinstance(result, FabricPlanError):
+                raise result
+            if result:
+                raise NodeError(
+                    f"the files would change interfaces that are not of the fabric: {', '.join(result)}",
+                    where=name,
+                    hint="a global renderer or a match in another netplan file does this; nothing was "
+                    "changed",
+                    id="backend-changes",
+                )
+
+    def _rdma_in_use(self) -> list[str]:
+        users = []
+        for name, facts in self._collect(self.sessions).items():
+            if facts.rdma.usage.in_use:
+                users.append(f"{name}: {', '.join(facts.rdma.usage.reasons[:3])}")
+        return users
+
+    def _settled(self) -> dict[str, str]:
+        """Look until nothing live differs any more, or the deadline says that it never will."""
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            facts = self._collect({name: self.sessions[name] for name in self.desired})
+            wrong = {
+                name: "; ".join(_words(change) for change in live_changes(diff(want, facts[name]))[:3])
+                for name, want in self.desired.items()
+                if live_changes(diff(want, facts[name]))
+            }
+            if not wrong or time.monotonic() > deadline:
+                return wrong
+            time.sleep(POLL_S)
+
+
+def _words(change: Change) -> str:
+    return f"{change.resource} {change.name}: {change.have or 'absent'} instead of {change.want or 'absent'}"
+
+
+def _netplan(file: StagedFile) -> bool:
+    return file.path.startswith("/etc/netplan/")
+
+
+def collect(session: Session, want: Desired | None) -> Facts:
+    """Collect the facts of one node over its session."""
+    request = {"interfaces": [function.netdev for function in want.functions]} if want else {}
+    if session.connection is None:
+        session.connection = session.transport.connect(session.target)
+    document = session.connection.call("collect", request, limit_s=COLLECT_LIMIT_S)
+    return load_facts(json.dumps(document).encode(), node=session.target.name)
+
+
+def refuse(findings: tuple[Finding, ...]) -> None:
+    """Raise `RefusalError` with every finding that stands in the way."""
+    hard = [finding for finding in findings if finding.severity is Severity.REFUSE]
+    if hard:
+        lines = list(_finding_words(hard))
+        raise RefusalError("; ".join(lines), hint=hard[0].hint, id=hard[0].id)
+
+
+def _finding_words(findings: list[Finding]) -> Iterator[str]:
+    for finding in findings:
+        place = f"{finding.node}{f' {finding.interface}' if finding.interface else ''}"
+        yield f"{place}: {finding.message}"
