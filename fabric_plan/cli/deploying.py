@@ -1,0 +1,107 @@
+"""What apply, rollback and remove share on the terminal: who asks, what is shown, how it is reported."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+from fabric_plan.apply.deploy import Findings, Options
+from fabric_plan.apply.ends import GOOD, Report
+from fabric_plan.apply.observer import Observer
+from fabric_plan.cli.console import Console
+from fabric_plan.compare.preflight import Severity
+from fabric_plan.compare.show import document, lines
+from fabric_plan.errors import ExitCode, UsageError
+
+
+def add_deploying(parser: argparse.ArgumentParser) -> None:
+    """Add the options of everything that changes nodes."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--allow-disruption",
+        action="store_true",
+        help="permit address changes and driver reloads; never a reload while RDMA is in use",
+    )
+    parser.add_argument(
+        "--confirm-timeout",
+        type=_seconds,
+        default=180,
+        metavar="SECONDS",
+        help="how long a node waits for the confirmation before it takes everything back (default 180)",
+    )
+
+
+def _seconds(text: str) -> int:
+    if not text.isdigit() or not 30 <= int(text) <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 30 to 3600")
+    return int(text)
+
+
+def options_of(options: argparse.Namespace) -> Options:
+    """Return what the person allows."""
+    take_over = getattr(options, "take_over", False)
+    return Options(options.confirm_timeout, options.allow_disruption, take_over)
+
+
+def holder() -> str:
+    """Return who holds the lease on the nodes, as others read it."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def observer(console: Console) -> Observer:
+    """Return an observer that says stages and steps on stderr where a person watches; silent otherwise."""
+    if console.json or not sys.stderr.isatty():
+        return Observer()
+    lock = threading.Lock()
+
+    def stage(text: str) -> None:
+        with lock:
+            console.note(f"· {text}")
+
+    def progress(node: str, word: str) -> None:
+        with lock:
+            console.note(f"  {node}: {word}")
+
+    return Observer(stage, progress)
+
+
+def asker(options: argparse.Namespace, console: Console) -> Callable[[Findings], bool]:
+    """Return what shows the findings and asks; without a terminal and without ``--yes`` it refuses."""
+
+    def ask(findings: Findings) -> bool:
+        for line, style in lines(findings.diffs):
+            console.say(line, style)
+        for finding in findings.findings:
+            place = f"{finding.node}{f' {finding.interface}' if finding.interface else ''}"
+            word = "not proven" if finding.severity is Severity.NOT_PROVEN else "warning"
+            console.say(f"{console.style(f'{word}:', 'bad')} {place}: {finding.message} [{finding.id}]")
+        if options.yes:
+            return True
+        if console.json or not sys.stdin.isatty():
+            raise UsageError(
+                "there is no terminal to ask on", hint="`--yes` goes on without asking; nothing was changed"
+            )
+        sys.stderr.write("go on? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return ask
+
+
+def report(found: Report, console: Console) -> ExitCode:
+    """Say every node's end; what is not good is an error."""
+    for end in found.ends:
+        style = "good" if end.end in GOOD else "bad"
+        generation = f" (generation {end.generation})" if end.generation is not None else ""
+        console.say(f"{end.node}: {console.style(str(end.end), style)}{generation}")
+        if end.message:
+            console.say(f"  {end.message}")
+        for note in end.notes:
+            console.say(f"  note: {note}")
+    if console.json:
+        console.document({**found.document(), "diff": document(found.diffs)})
+    return ExitCode.OK if found.ok else ExitCode.ERROR
