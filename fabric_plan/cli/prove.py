@@ -1,8 +1,9 @@
-"""``fabric-plan prove``: walk every frame of the plan, and say which does not arrive."""
+"""``fabric-plan prove``: walk every frame of the plan, and say which does not arrive; with kernels too."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from fabric_plan.cli.common import add_inventory, print_notices, read_plan
 from fabric_plan.cli.console import Console
@@ -12,6 +13,9 @@ from fabric_plan.report.summary import proof_lines
 from fabric_plan.simulate.proof import Proof
 from fabric_plan.simulate.prove import prove
 
+if TYPE_CHECKING:
+    from fabric_plan.prove.netns import Pinged
+
 EXAMPLE = "fabric-plan prove -i inventories/ring4.yaml"
 
 SHOWN = 10
@@ -20,6 +24,12 @@ SHOWN = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add this verb's arguments."""
     add_inventory(parser)
+    parser.add_argument(
+        "--netns",
+        action="store_true",
+        help="also put links, addresses, routes and kernel settings into network namespaces of this machine "
+        "and ping every fabric address from every node (Linux, root)",
+    )
 
 
 def run(options: argparse.Namespace, console: Console) -> ExitCode:
@@ -40,8 +50,42 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
             {"kind": f.kind, "path": f.path, "message": f.message, "trace": list(f.trace)}
             for f in proof.failures
         ]
-        console.document({"schema": "fabric-plan/proof/v1", **proof_part(plan, proof), "failures": failures})
-    return ExitCode.OK if proof.ok else ExitCode.ERROR
+        document = {"schema": "fabric-plan/proof/v1", **proof_part(plan, proof), "failures": failures}
+    pinged = _ping(plan, console) if options.netns else None
+    if console.json:
+        console.document(document | ({"netns": _pinged_part(pinged)} if pinged else {}))
+    return ExitCode.OK if proof.ok and (pinged is None or pinged.ok) else ExitCode.ERROR
+
+
+def _ping(plan: Plan, console: Console) -> Pinged:
+    """Ping every address through real kernels, and say what came of it."""
+    from fabric_plan.prove.netns import ping_all
+
+    console.note(f"building {len(plan.nodes)} nodes in network namespaces and pinging ..")
+    pinged = ping_all(plan)
+    figures = f"{pinged.answered} of {pinged.asked} pings answered, {pinged.size} bytes each"
+    if pinged.ok:
+        console.say(f"kernels: ok ({figures}, every MAC learned is the planned function's)", "good")
+    else:
+        console.say(f"kernels: failed ({figures})", "bad")
+    for failure in pinged.failures[:SHOWN]:
+        console.say(f"  {failure}")
+    if len(pinged.failures) > SHOWN:
+        console.say(f"  and {len(pinged.failures) - SHOWN} more")
+    return pinged
+
+
+def _pinged_part(pinged: Pinged) -> dict[str, Any]:
+    failures = [
+        {"node": f.node, "peer": f.peer, "address": str(f.address), "why": f.why} for f in pinged.failures
+    ]
+    return {
+        "ok": pinged.ok,
+        "asked": pinged.asked,
+        "answered": pinged.answered,
+        "size": pinged.size,
+        "failures": failures,
+    }
 
 
 def print_proof(plan: Plan, proof: Proof, console: Console) -> None:

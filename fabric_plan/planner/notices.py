@@ -130,6 +130,8 @@ def _unmanaged(plan: Plan) -> Iterator[Notice]:
             yield Notice(
                 "plane-unmanaged",
                 f"plane {plane} is unmanaged: known and checked, never written; nothing is relayed on it",
+                hint="whoever manages it has to set arp_ignore=1 on its functions: they hear every ARP "
+                "request on the cable, and by default answer for the other plane with their own MAC",
             )
 
 
