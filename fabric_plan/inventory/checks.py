@@ -8,9 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 
-from fabric_plan.inventory.schema import END, CableEntry, Inventory, MeshPaths, PlaneEntry, RailEntry
+from fabric_plan.inventory.schema import (
+    END,
+    CableEntry,
+    Inventory,
+    MeshPaths,
+    NodeEntry,
+    PlaneEntry,
+    RailEntry,
+)
 from fabric_plan.inventory.source import Path
 from fabric_plan.roles import Hardware, Hardwares
 
@@ -96,7 +104,7 @@ def _twice(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
     for i, node in enumerate(inventory.nodes):
         base: Path = ("nodes", i)
         yield from claim("node name", node.name, (*base, "name"), node.name)
-        yield from claim("management address", node.mgmt, (*base, "mgmt"), node.name)
+        yield from claim("management address", _reached_at(node), (*base, "mgmt"), node.name)
         for port, functions in node.ports.items():
             for j, function in enumerate(functions):
                 here: Path = (*base, "ports", port, j)
@@ -108,6 +116,22 @@ def _twice(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:
                     ("pci", function.pci),
                 ):
                     yield from claim(f"{kind} of {node.name}", value, (*here, kind), whose)
+
+
+def _reached_at(node: NodeEntry) -> str | None:
+    """Return what has to differ between nodes: the management address, on loopback together with the SSH port
+    (servers side by side on this machine, or tunnels).
+    """
+    if node.mgmt is not None and node.ssh.port is not None and _is_loopback(node.mgmt):
+        return f"{node.mgmt} port {node.ssh.port}"
+    return node.mgmt
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _node_ports(inventory: Inventory, roles: Hardwares) -> Iterator[Problem]:

@@ -1,1 +1,1 @@
-"""The way to a node: over SSH, or to the machine that this runs on; the same node program at the other end."""
+"""The way to a node: over SSH, or to this machine itself; the same node program at the other end."""

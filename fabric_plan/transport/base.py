@@ -69,14 +69,14 @@ def each(
     interrupt does not wait for a node that hangs.
     """
     results: dict[str, R | FabricPlanError] = {}
-    faults: list[BaseException] = []
+    faults: list[Exception] = []
 
     def one(name: str, item: T) -> None:
         try:
             results[name] = work(item)
         except FabricPlanError as error:
             results[name] = error
-        except BaseException as error:  # handed to the caller's thread below
+        except Exception as error:  # raised again below, in the caller's thread
             faults.append(error)
 
     if parallel and len(items) > 1:

@@ -1,0 +1,135 @@
+"""The first words on a node: find the program in the node's cache or take it from the connection, and run it.
+
+This file is sent as text and executed by the node's own Python (3.9 and newer, standard library only); it
+imports nothing of this package. Arguments: MARK, length of this text, VERB, digest and size of the program,
+length of the request, and what more the program shall see (``--root DIR``). On standard input follow the
+request and, when asked for with ``need``, the program. Every line for the controller begins with MARK, since
+a login script may print before us.
+"""
+
+# Plain os functions: pathlib would cost every call its import.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH111, PTH118, PTH120, PTH123, PTH208
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import sys
+import tempfile
+import traceback
+
+KEEP = 5
+
+
+class CacheError(Exception):
+    """The program cannot be kept on this node."""
+
+
+def cache_folder(root: str) -> str:
+    """Return the folder for programs, made if need be; it is ours alone, or refused."""
+    if os.geteuid() == 0 or root != "/":
+        base = os.path.join(root, "var/cache")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = os.path.join(base, "fabric-plan")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise CacheError(f"cannot make {folder}: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise CacheError(f"{folder} belongs to somebody else, or others may write to it")
+    return folder
+
+
+def is_there(path: str, digest: str) -> bool:
+    """Tell whether the whole program lies at `path`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest() == digest
+    except OSError:
+        return False
+
+
+def keep(path: str, program: bytes) -> None:
+    """Put the program at `path`, whole or not at all, and let go of all but the newest few."""
+    folder = os.path.dirname(path)
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
+        with open(descriptor, "wb") as file:
+            file.write(program)
+        os.replace(temporary, path)
+        kept = sorted(
+            (os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".pyz")),
+            key=lambda place: os.lstat(place).st_mtime,
+        )
+        for place in kept[:-KEEP]:
+            os.unlink(place)
+    except OSError as error:
+        if temporary is not None and os.path.lexists(temporary):
+            os.unlink(temporary)
+        raise CacheError(f"cannot write {path}: {error.strerror}") from None
+
+
+def execute(path: str, verb: str, more: list[str], request: bytes) -> tuple[int, bytes, bytes]:
+    """Run the program in this process and return its status and what it printed."""
+    sys.path.insert(0, path)
+    sys.argv = [path, verb, *more]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(request), "utf-8")
+    out, err = io.BytesIO(), io.BytesIO()
+    sys.stdout = io.TextIOWrapper(out, "utf-8", write_through=True)
+    sys.stderr = io.TextIOWrapper(err, "utf-8", "backslashreplace", write_through=True)
+    try:
+        from fabric_plan_node.__main__ import main  # type: ignore[import-not-found]
+
+        status = main(sys.argv[1:])
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 70
+    return status, out.getvalue(), err.getvalue()
+
+
+def load(words: list[str]) -> None:
+    """Do the whole exchange; leaves the process."""
+    mark, _, verb, digest, size, length, *more = words
+    source, answer = sys.stdin.buffer, sys.stdout.buffer
+
+    def say(line: str) -> None:
+        answer.write(f"{mark} {line}\n".encode())
+        answer.flush()
+
+    def take(count: int) -> bytes:
+        data = source.read(count)
+        if len(data) != count:
+            os._exit(1)  # the controller went away, and nothing was begun
+        return data
+
+    root = more[more.index("--root") + 1] if "--root" in more[:-1] else "/"
+    try:
+        path = os.path.join(cache_folder(root), digest + ".pyz")
+        have = is_there(path, digest)
+        say("have" if have else "need")
+        request = take(int(length))
+        if not have:
+            program = take(int(size))
+            if hashlib.sha256(program).hexdigest() != digest:
+                raise CacheError("the program arrived damaged")
+            keep(path, program)
+    except CacheError as error:
+        say(f"cache {error}")
+        os._exit(1)
+    status, out, err = execute(path, verb, more, request)
+    say(f"done {status} {len(out)} {len(err)}")
+    answer.write(out + err)
+    answer.flush()
+    # A thread may still be stuck in the kernel on a broken device: leave without waiting for it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    load(sys.argv[1:])

@@ -1,0 +1,47 @@
+"""Nodes over SSH. What makes a connection is imported when the first one is made, and not before."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fabric_plan.transport.base import Connection, Target
+from fabric_plan.transport.exchange import Rights
+from fabric_plan.transport.ssh_config import read_config
+
+if TYPE_CHECKING:
+    from paramiko.config import SSHConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that may pass: for each part of connecting (``ConnectTimeout`` wins over it); of silence before
+    the node is asked for a sign of life; and without such a sign before the connection counts as dead.
+    """
+
+    connect_s: float = 10.0
+    pulse_s: float = 5.0
+    dead_s: float = 15.0
+
+
+@dataclass(slots=True)
+class Ssh:
+    """The transport over SSH. `config_file` stands for the user's and the system's configuration, as with
+    ``ssh -F``.
+    """
+
+    config_file: str | None = None
+    rights: Rights = field(default_factory=Rights)
+    limits: Limits = field(default_factory=Limits)
+    _config: SSHConfig | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def connect(self, target: Target) -> Connection:
+        """Log in to a node; its host key must be known. Raises `TransportError`."""
+        from fabric_plan.transport.ssh_session import open_session
+
+        with self._lock:
+            if self._config is None:
+                self._config = read_config(self.config_file)
+        return open_session(target, self._config, self.rights, self.limits)
