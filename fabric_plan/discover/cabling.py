@@ -47,13 +47,12 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One Ethernet segment: a cable with two ends, or a rail of a switch with more. `basis` is what it was
-    told from.
-    """
+    """One Ethernet segment: a cable of two ends, or a rail of a switch. `basis` is what it was told from."""
 
     ends: tuple[End, ...]
     lanes: Mapping[int, Lane]
     basis: str = "subnet"
+    rail: str | None = None
 
     def __str__(self) -> str:
         return " - ".join(str(end) for end in self.ends)

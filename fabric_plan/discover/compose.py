@@ -43,8 +43,8 @@ def compose(
         "hardware": hardware,
         "planes": dict.fromkeys(planes, PlaneMode.MANAGED),
         "nodes": [_node(node, seats, cabled, hardware) for node in nodes],
-        "cables": [_cable(segment) for segment in segments if len(segment.ends) == 2],
-        "rails": [_rail(segment, segments) for segment in segments if len(segment.ends) > 2],
+        "cables": [_cable(segment) for segment in segments if segment.rail is None],
+        "rails": [_rail(segment, segment.rail) for segment in segments if segment.rail is not None],
         **dict(settings.extra),
     }
     if settings.mtu is not None:
@@ -119,8 +119,5 @@ def _cable(segment: Segment) -> CableEntry:
     return CableEntry.model_construct(ends=_ends(segment), planes=_planes(segment))
 
 
-def _rail(segment: Segment, segments: Sequence[Segment]) -> RailEntry:
-    """Name a rail by the port that every node plugs into it, by its place where the ports differ."""
-    ports = {end.port for end in segment.ends}
-    name = f"rail-{min(ports)}" if len(ports) == 1 else f"rail-{list(segments).index(segment) + 1}"
+def _rail(segment: Segment, name: str) -> RailEntry:
     return RailEntry.model_construct(name=name, ends=_ends(segment), planes=_planes(segment))

@@ -96,6 +96,14 @@ class FoundNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A cable as an earlier inventory listed it; `rail` is its name where it goes into a switch."""
+
+    ends: tuple[End, ...]
+    rail: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What no interface can say: the fabric's name, and fields of the inventory (`extra`) as its schema has
     them.
@@ -121,5 +129,5 @@ class Evidence:
     ranked: bool
     declared: TopologyKind | None = None
     table: tuple[tuple[End, End], ...] | None = None
-    listed: tuple[tuple[End, ...], ...] | None = None
+    listed: tuple[Listed, ...] | None = None
     settings: Settings = Settings()

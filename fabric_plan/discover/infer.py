@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from fabric_plan.discover.cabling import Cabling, Seat, Seats, Segment, cabling
 from fabric_plan.discover.compose import compose
-from fabric_plan.discover.evidence import Doubt, Evidence, FoundNode, Interface, Settings
+from fabric_plan.discover.evidence import Doubt, Evidence, FoundNode, Interface, Listed, Settings
 from fabric_plan.discover.heard import heard, joined
 from fabric_plan.discover.identify import Identified, identify
 from fabric_plan.discover.renumber import renumbering
@@ -20,6 +20,7 @@ from fabric_plan.discover.write import inventory_text
 from fabric_plan.errors import FabricPlanError, InventoryError, RefusalError
 from fabric_plan.findings import Notice
 from fabric_plan.inventory.load import Loaded, load
+from fabric_plan.inventory.schema import TopologyKind
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.roles import Hardwares
@@ -129,6 +130,8 @@ def _planned(
         )
 
     nodes = list(evidence.nodes)
+    before = _as_before(evidence.listed, segments)
+    segments = before or _with_rails(evidence.declared, segments)
     try:
         _, first = loaded(nodes, segments, None)
         topology = shape(first.fabric)
@@ -142,7 +145,7 @@ def _planned(
         return refused(None)
     if not evidence.ranked:
         nodes.sort(key=lambda node: topology.order.index(node.name))
-    segments = _as_before(evidence.listed, segments) or _in_walk_order(topology, segments)
+    segments = before or _in_walk_order(topology, segments)
     topology = _as_listed(first.fabric, topology)
     try:
         text, second = loaded(nodes, segments, topology)
@@ -263,16 +266,27 @@ def _as_listed(fabric: Fabric, topology: Topology) -> Topology:
     return replace(topology, order=declared_order(fabric, topology.order)) if topology.closed else topology
 
 
-def _as_before(
-    listed: Sequence[tuple[End, ...]] | None, segments: Sequence[Segment]
-) -> tuple[Segment, ...] | None:
-    """Return the segments in the order and direction of an earlier inventory, None where its cables are not
-    these.
-    """
+def _as_before(listed: Sequence[Listed] | None, segments: Sequence[Segment]) -> tuple[Segment, ...] | None:
+    """Return the segments as an earlier inventory listed them, None where its cables are not these."""
     by_ends = {frozenset(segment.ends): segment for segment in segments}
-    if listed is None or {frozenset(ends) for ends in listed} != set(by_ends):
+    if listed is None or {frozenset(one.ends) for one in listed} != set(by_ends):
         return None
-    return tuple(_reordered(by_ends[frozenset(ends)], ends) for ends in listed)
+    return tuple(replace(_reordered(by_ends[frozenset(one.ends)], one.ends), rail=one.rail) for one in listed)
+
+
+def _with_rails(declared: TopologyKind | None, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Name the rails, by the port that every node plugs into one, by their place where the ports differ.
+
+    What has more than two ends goes into a switch; with two ends only the declared topology can tell.
+    """
+
+    def name(place: int, segment: Segment) -> str | None:
+        if len(segment.ends) == 2 and declared is not TopologyKind.SWITCHED:
+            return None
+        ports = {end.port for end in segment.ends}
+        return f"rail-{min(ports)}" if len(ports) == 1 else f"rail-{place}"
+
+    return tuple(replace(segment, rail=name(i, segment)) for i, segment in enumerate(segments, start=1))
 
 
 def _in_walk_order(topology: Topology, segments: Sequence[Segment]) -> tuple[Segment, ...]:

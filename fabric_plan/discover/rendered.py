@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from fabric_plan.discover.evidence import Settings
+from fabric_plan.discover.evidence import Listed, Settings
 from fabric_plan.errors import FabricPlanError
 from fabric_plan.inventory.schema import (
     Hairpin,
@@ -89,6 +89,7 @@ class _End(_Read):
 
 class _Cable(_Read):
     ends: tuple[_End, ...]
+    rail: str | None = None
 
 
 class _Topology(_Read):
@@ -136,7 +137,7 @@ class Whole:
     """What plan.json says beyond what the nodes' own files say."""
 
     kind: TopologyKind
-    cables: tuple[tuple[End, ...], ...]
+    cables: tuple[Listed, ...]
     hosts: Mapping[str, Host]
     settings: Settings
 
@@ -169,7 +170,9 @@ def parse_whole(content: bytes, name: str) -> Whole:
     marker = MarkerEntry(dialect=plan.mesh.marker)
     return Whole(
         kind=plan.topology.kind,
-        cables=tuple(tuple(End(end.node, end.port) for end in cable.ends) for cable in plan.cables),
+        cables=tuple(
+            Listed(tuple(End(end.node, end.port) for end in cable.ends), cable.rail) for cable in plan.cables
+        ),
         hosts=plan.nodes,
         settings=Settings(
             fabric=plan.fabric,
