@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import select
 import threading
 import time
@@ -12,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import fabric
+from fabric.connection import derive_shorthand
 from paramiko import Channel, MissingHostKeyPolicy, PKey, SSHClient, SSHException, Transport
 from paramiko.config import SSHConfig
 from paramiko.pkey import UnknownKeyType
@@ -49,26 +51,18 @@ def open_session(target: Target, config: SSHConfig, rights: Rights, limits: Limi
     settings = fabric.Config(
         lazy=True,  # no file of Fabric's own: ours and OpenSSH's are enough
         ssh_config=config,
-        overrides={
-            "authentication": {"strategy_class": Keys},
-            "timeouts": {"connect": limits.connect_s},
-            "connect_kwargs": {
-                "banner_timeout": limits.connect_s,
-                "auth_timeout": limits.connect_s,
-                "channel_timeout": limits.connect_s,
-            },
-        },
+        overrides={"authentication": {"strategy_class": Keys}},
     )
-    jump = config.lookup(target.host).get("proxyjump", "")
-    end = fabric.Connection(
-        target.host,
-        user=target.user,
-        port=target.port,
-        config=settings,
-        gateway=False if jump.lower() == "none" else None,
-    )
-    chain = list(_chain(end))[::-1]
-    hops = [_prepare(connection, target.name, connection is not end) for connection in chain]
+    try:
+        route = _route(target.host, target.user, target.port, settings, limits)
+    except (ValueError, KeyError, SSHException) as error:
+        raise TransportError(
+            f"the SSH configuration makes no sense for {target.host}: {error}",
+            where=target.name,
+            hint=f"`ssh -G {target.host}` shows what it says",
+        ) from None
+    chain = list(_chain(route))[::-1]
+    hops = [_prepare(connection, target.name, connection is not route) for connection in chain]
     limit_s = sum(PARTS * hop.limit_s for hop in hops)
     abandoned = threading.Event()
 
@@ -83,7 +77,7 @@ def open_session(target: Target, config: SSHConfig, rights: Rights, limits: Limi
             connection.transport.set_keepalive(int(limits.dead_s))
         if abandoned.is_set():
             _close(chain)
-        return Session(target, end.transport, rights, limits, lambda: _close(chain))
+        return Session(target, route.transport, rights, limits, lambda: _close(chain))
 
     try:
         return _within(limit_s, work)
@@ -94,6 +88,56 @@ def open_session(target: Target, config: SSHConfig, rights: Rights, limits: Limi
             where=target.name,
             hint="does the name service answer, and the SSH agent?",
         ) from None
+
+
+def _route(
+    host: str,
+    user: str | None,
+    port: int | None,
+    settings: fabric.Config,
+    limits: Limits,
+    through: fabric.Connection | None = None,
+    seen: tuple[str, ...] = (),
+) -> fabric.Connection:
+    """Return the connection to a host with its jump hosts in place, none of them opened.
+
+    Fabric's own reading of ``ProxyJump`` takes ``none`` for a host, and lets no two servers share an address.
+    A host on its own way to itself is left out, as OpenSSH does for a jump set under ``Host *``.
+    """
+    options = settings.base_ssh_config.lookup(host)
+    jumps = options.get("proxyjump", "none")
+    gateway: fabric.Connection | str | bool = through or options.get("proxycommand") or False
+    if through is None and jumps.lower() != "none":
+        previous: fabric.Connection | None = None
+        for jump in jumps.split(","):
+            place = derive_shorthand(jump.strip().removeprefix("ssh://"))
+            if place["host"] not in (*seen, host):
+                previous = _route(
+                    place["host"], place["user"], place["port"], settings, limits, previous, (*seen, host)
+                )
+        gateway = previous or gateway
+    limit_s = _seconds(options.get("connecttimeout"), limits.connect_s)
+    parts = {f"{part}_timeout": limit_s for part in ("banner", "auth", "channel")}
+    connection = fabric.Connection(
+        host,
+        user=user,
+        port=port,
+        config=settings,
+        gateway=gateway,
+        forward_agent=False,
+        connect_timeout=1,
+        connect_kwargs=parts,
+    )
+    connection.connect_timeout = limit_s  # the constructor cuts fractions off
+    return connection
+
+
+def _seconds(written: str | None, otherwise: float) -> float:
+    """Return a time of the SSH configuration in seconds (``90``, ``1m30s``)."""
+    parts = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s?)?", (written or "").lower())
+    if not written or parts is None:
+        return otherwise
+    return 60.0 * int(parts[1] or 0) + int(parts[2] or 0) or otherwise
 
 
 def _chain(connection: fabric.Connection) -> Iterator[fabric.Connection]:

@@ -30,5 +30,5 @@ def test_loopback_addresses_repeat_with_other_ports(address: str) -> None:
     ("address", "first", "second"), [("127.0.0.1", 2201, 2201), ("192.168.1.11", 2201, 2202)]
 )
 def test_one_place_is_one_node(address: str, first: int, second: int) -> None:
-    with pytest.raises(InventoryError, match="management address `.*` is used twice"):
+    with pytest.raises(InventoryError, match=r"management address `.*` is used twice"):
         read(address, first, address, second)

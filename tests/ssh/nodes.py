@@ -82,6 +82,12 @@ class SshNode:
         place.chmod(0o755)
         return place
 
+    def restrict_path(self) -> None:
+        """Leave nothing but `tools` in PATH."""
+        config = self.base / "sshd_config"
+        config.write_text(config.read_text().replace(f"{self.tools}:/usr/bin:/bin", str(self.tools)))
+        self.restart()
+
     def launch(self) -> None:
         """Start the server without waiting for it."""
         assert SSHD is not None
