@@ -42,6 +42,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("validate", "check an inventory and say every finding at once"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),
     Verb("prove", "walk every frame of the plan without writing anything"),
+    Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
 )
 
 _EPILOG = """\

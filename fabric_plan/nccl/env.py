@@ -322,3 +322,12 @@ def rocenante_env(plan: Plan, node: NodePlan) -> tuple[EnvLine, ...]:
             "no second wave: it only costs time where no queue overflows",
         ),
     )
+
+
+# What mesh-up decides by the queue that is in force when it runs.
+_LIVE = ("SGLANG_ROCE_MAX_SIZE", "DSV41_ROCE_GATHER")
+
+
+def rocenante_fixed(plan: Plan, node: NodePlan) -> tuple[str, ...]:
+    """Return the lines of `rocenante_env` that no live value changes, as mesh-up writes them."""
+    return tuple(f"{line.name}={line.value}" for line in rocenante_env(plan, node) if line.name not in _LIVE)

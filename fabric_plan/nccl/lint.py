@@ -280,6 +280,9 @@ def _against(graph: Element, plan: Plan, node: NodePlan, kind: GraphKind) -> Ite
     facing = shared_cables(plan, node, peer)
     planes, here = common_planes(plan), devices(node)
     for k, channel in enumerate(graph.children):
+        gpu = next(child for child in channel.children if child.name == "gpu").get("dev")
+        if int(gpu or "0", 16) != int(speeds.gpu, 16):
+            yield channel.at, Effect.FAILS, f"channel {k} is on GPU {gpu}, which is not there", "render again"
         net = next(child for child in channel.children if child.name == "net")
         index = int(net.get("dev") or "0", 16)
         if not 0 <= index < len(here):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from fabric_plan.findings import Notice
 from fabric_plan.inventory.schema import MarkerDialect, PlaneMode, TopologyKind
+from fabric_plan.nccl.renumber import renumbering
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.tags import LOCAL_EXPERIMENTS, RESEARCH_RELAYS, tag
 from fabric_plan.topology.detect import line_ends
@@ -65,11 +66,12 @@ def _no_prefix(plan: Plan) -> Iterator[Notice]:
             "no prefix length up to 31 makes each function match exactly one function of its peer "
             f"({nets}): NCCL would put all traffic on one function, so no NCCL environment is written"
         )
+        offered = renumbering(plan)
+        example = f", for example {offered.example}" if offered else ""
         yield Notice(
             "no-separating-prefix",
             text,
-            hint="renumber plane 2 into subnets of its own (then prefix 24), or to hosts .10N beside .N "
-            "(then 26)",
+            hint=f"renumber plane 2 into subnets of its own, or to hosts .10N beside .N (then 26){example}",
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateError, TemplateNotFound
 
 from fabric_plan.errors import RoleError
+from fabric_plan.nccl.env import rocenante_fixed
 from fabric_plan.nccl.lint import refuse_wrong
 from fabric_plan.nccl.views import env_views, graph_views
 from fabric_plan.planner.model import NodePlan, Plan
@@ -154,7 +155,7 @@ def _node_views(plan: Plan, node: NodePlan) -> Item:
         "carrier": [function for function in managed_functions(node) if function.address],
         "hairpin": hairpin_view(plan, node),
         "forward": forward_view(plan, node),
-        "mesh": mesh_view(plan, node),
+        "mesh": mesh_view(plan, node, rocenante_fixed(plan, node)),
         "marker_unit": marker_unit_view(plan),
     }
 
