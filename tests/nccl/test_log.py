@@ -67,7 +67,7 @@ spark1:1:1 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 0
         ("ncclTransportTreeConnect: unhandled system error", "bad", "tree-connect"),
         (
             "Call to ibv_modify_qp failed with 110 Connection timed out, on dev rocep1s0f0:1, curr state "
-            "INIT, next state RTR, local GID index 3, local GID ::ffff:10.10.0.10, remote GID ::ffff:10.10.2.1",
+            "INIT, next RTR, local GID index 3, local GID ::ffff:10.10.0.1, remote GID ::ffff:10.10.2.1",
             "bad",
             "queue-pair",
         ),
