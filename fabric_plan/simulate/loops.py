@@ -25,26 +25,33 @@ def hairpin_loops(wire: Wire, plan: Plan) -> Iterator[Failure]:
     named = {rule.src_mac for node in plan.nodes for rule in node.rules if rule.src_mac is not None}
     senders = [*sorted(named), _ANY_OTHER]
     settled: set[_State] = set()
+    told: set[frozenset[tuple[str, Rule]]] = set()
     for node in plan.nodes:
         for rule in node.rules:
             for sender in senders:
                 if rule.src_mac in (None, sender):
-                    yield from _from(wire, (node.name, rule, sender), settled)
+                    loop = _follow(wire, (node.name, rule, sender), settled)
+                    rules = frozenset((name, passed) for name, passed, _ in loop)
+                    if loop and rules not in told:
+                        told.add(rules)
+                        yield _failure(loop)
 
 
-def _from(wire: Wire, start: _State, settled: set[_State]) -> Iterator[Failure]:
-    """Follow the frame from `start`; every state has one successor at most."""
+def _follow(wire: Wire, start: _State, settled: set[_State]) -> list[_State]:
+    """Follow the frame from `start`, every state having one successor at most; return the cycle it enters."""
     walked: list[_State] = []
     place: dict[_State, int] = {}
+    cycle: list[_State] = []
     state: _State | None = start
     while state is not None and state not in settled:
         if state in place:
-            yield _loop(walked[place[state] :])
+            cycle = walked[place[state] :]
             break
         place[state] = len(walked)
         walked.append(state)
         state = _next(wire, state)
     settled.update(walked)
+    return cycle
 
 
 def _next(wire: Wire, state: _State) -> _State | None:
@@ -61,7 +68,7 @@ def _next(wire: Wire, state: _State) -> _State | None:
     return None
 
 
-def _loop(states: list[_State]) -> Failure:
+def _failure(states: list[_State]) -> Failure:
     lines = tuple(
         f"{node} {rule.dev} relays 0x{rule.ethertype:04x} as 0x{rule.set_type:04x} to {rule.set_dst_mac}"
         for node, rule, _ in states

@@ -54,12 +54,14 @@ def walk_paths(wire: Wire, plan: Plan) -> Walked:
         else:
             trips.append(Trip(path, tuple(steps)))
         used.update(crossed)
+    all_arrived = not failures
     failures += _mirrors(plan)
     begun = _begun(wire, plan)
     for node in plan.nodes:
         failures += _relay_routes(wire, node, begun[node.name])
         failures += _markers(node, begun[node.name])
-        failures += _unused(node, used)
+        if all_arrived:  # else a rule is unused because a path broke before it
+            failures += _unused(node, used)
     return Walked(tuple(trips), tuple(failures), forwarded)
 
 

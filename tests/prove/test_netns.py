@@ -115,7 +115,7 @@ def test_without_forwarding_the_far_corner_is_silent(monkeypatch: pytest.MonkeyP
 
 def test_without_arp_ignore_twins_answer_for_each_other_and_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "sysctls", _without("arp_ignore"))
-    pinged = ping_all(Sketch(nodes=2, shape="line").plan())
+    pinged = ping_all(Sketch(nodes=3).plan())
     assert any("learned the MAC" in failure.why for failure in pinged.failures)
 
 
