@@ -145,14 +145,14 @@ def test_the_verb_tells_and_puts_it_into_its_document(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupt_leaves_nothing_behind(how: signal.Signals, tmp_path: Path) -> None:
     inventory = tmp_path / "big.yaml"
-    inventory.write_text(Sketch(nodes=16).text())
+    inventory.write_text(Sketch(nodes=8).text())
     process = subprocess.Popen(
         [sys.executable, "-m", "fabric_plan", "prove", "-i", str(inventory), "--netns"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
     try:
-        _until(lambda: len(_held_by(process.pid)) > 10)
+        _until(lambda: len(_held_by(process.pid)) > 4)
         ours = _held_by(process.pid)
         process.send_signal(how)
         _, told = process.communicate(timeout=DEADLINE)

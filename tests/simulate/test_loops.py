@@ -82,7 +82,7 @@ def test_planned_rules_never_form_one() -> None:
         assert list(hairpin_loops(build(plan), plan)) == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.randoms(use_true_random=False))
 def test_the_states_say_what_trying_every_frame_says(chance: random.Random) -> None:
     plan = Sketch(nodes=3).plan()

@@ -70,7 +70,7 @@ def test_the_four_ring_example_gives_its_figures_and_hops() -> None:
     ]
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_whatever_is_planned_proves(sketch: Sketch) -> None:
     proof = prove(sketch.plan())
