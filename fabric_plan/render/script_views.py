@@ -78,7 +78,10 @@ class MeshRouteView:
 
 @dataclass(frozen=True, slots=True)
 class MeshView:
-    """Everything that mesh-up.sh converges to; `bound` in bytes a peer for queues of `queue_size` entries."""
+    """Everything that mesh-up.sh converges to; `bound` in bytes a peer for queues of `queue_size` entries.
+
+    `environment` is RoCEnante's without the sizes: mesh-up.sh adds those that the queues in effect allow.
+    """
 
     node: str
     functions: tuple[FunctionView, ...]
@@ -149,7 +152,7 @@ def hairpin_view(plan: Plan, node: NodePlan) -> HairpinView:
     return HairpinView(node.name, functions, hairpin.queue_size, hairpin.num_queues)
 
 
-def mesh_view(plan: Plan, node: NodePlan, environment: Sequence[str] = ()) -> MeshView:
+def mesh_view(plan: Plan, node: NodePlan, environment: Sequence[str]) -> MeshView:
     """Return what `node` has to have in place; `environment`: RoCEnante lines that no live value changes."""
     routes = (
         *(MeshRouteView(str(route.to), str(route.via), route.dev, "") for route in node.kernel_routes),

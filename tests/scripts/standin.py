@@ -1,17 +1,19 @@
-"""A stand-in for the tools that the scripts call: it keeps a state and notes every call that changes something.
+"""A stand-in for the tools that the scripts call: it keeps a state and notes each call that changes it.
 
-On PATH stand small clients named ``tc``, ``ip``, ``devlink``, ``rdma``, ``systemctl``, ``udevadm``, ``iptables``, ``nft`` and ``netplan``;
-they ask the `Standin` of the test over a socket. What it answers has the layout of the real tools (iproute2 6.1 to 6.15), and its
-refusals have the kernel's words.
+On PATH stand small clients named ``tc``, ``ip``, ``devlink``, ``rdma``, ``systemctl`` and so on; they ask the
+`Standin` of the test over loopback. What it answers has the layout of the real tools (iproute2 6.1 to 6.15),
+and its refusals have the kernel's words.
 
-The state is plain data; `new_state` of `support` says what is in it. Under ``faults`` stand the ways to go wrong.
+The state is plain data; `new_state` of `support` says what is in it. Under ``faults`` stand the ways to go
+wrong.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +22,7 @@ State = dict[str, Any]
 KERNEL_TALK = "We have an error talking to the kernel"
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """The tool ends with these words and this status."""
 
     def __init__(self, words: str, status: int = 2) -> None:
@@ -29,12 +31,12 @@ class Refusal(Exception):
         self.status = status
 
 
-class Hang(Exception):
+class HangError(Exception):
     """The tool does not come back."""
 
 
 def refuse(*lines: str, status: int = 2) -> NoReturn:
-    raise Refusal("\n".join(lines), status)
+    raise RefusalError("\n".join(lines), status)
 
 
 def note(state: State, argv: list[str]) -> None:
@@ -53,7 +55,7 @@ def fault(state: State, name: str, key: str) -> bool:
     return True
 
 
-# ---- sysfs -------------------------------------------------------------------------------------------------------------------
+# ---- sysfs ---------------------------------------------------------------------------------------
 
 
 def write_sysfs(state: State) -> None:
@@ -61,7 +63,7 @@ def write_sysfs(state: State) -> None:
     root = Path(state["root"])
     net, infiniband = root / "sys/class/net", root / "sys/class/infiniband"
     links = {dev: link for dev, link in state["links"].items() if link["present"]}
-    for folder, names in ((net, set(links)), (infiniband, {link["rdma"] for link in links.values()})):
+    for folder, names in ((net, set(links)), (infiniband, {link["rdma"] for link in links.values()} - {""})):
         folder.mkdir(parents=True, exist_ok=True)
         for entry in folder.iterdir():
             if entry.name not in names:
@@ -70,6 +72,8 @@ def write_sysfs(state: State) -> None:
         (net / dev).mkdir(exist_ok=True)
         (net / dev / "ifindex").write_text(f"{link['index']}\n")
         port = infiniband / link["rdma"] / "ports/1"
+        if not link["rdma"]:
+            continue
         for index, (gid, kind) in enumerate(link["gids"]):
             for name, text in (("gids", gid), ("gid_attrs/ndevs", dev), ("gid_attrs/types", kind)):
                 (port / name).mkdir(parents=True, exist_ok=True)
@@ -84,7 +88,7 @@ def remove_tree(path: Path) -> None:
     path.rmdir()
 
 
-# ---- ip ------------------------------------------------------------------------------------------------------------------------
+# ---- ip ------------------------------------------------------------------------------------------
 
 
 def visible(state: State, dev: str) -> dict[str, Any]:
@@ -119,14 +123,14 @@ def ip(state: State, argv: list[str]) -> str:
             carrier = link["carrier"] and not fault(state, "late_carrier", dev)
             flags = "BROADCAST,MULTICAST,UP,LOWER_UP" if carrier else "NO-CARRIER,BROADCAST,MULTICAST,UP"
             out += (
-                f"{link['index']}: {dev}: <{flags}> mtu 9000 qdisc mq state {'UP' if carrier else 'DOWN'} mode DEFAULT "
-                f"group default qlen 1000\\    link/ether {link['mac']} brd ff:ff:ff:ff:ff:ff\n"
+                f"{link['index']}: {dev}: <{flags}> mtu 9000 qdisc mq state {'UP' if carrier else 'DOWN'} "
+                f"mode DEFAULT group default qlen 1000\\    link/ether {link['mac']} brd ff:ff:ff:ff:ff:ff\n"
             )
         return out
     if kind == "addr" and verb == "show":
         return "".join(
-            f"{link['index']}: {dev}    inet {address} brd 10.255.255.255 scope global noprefixroute {dev}\\       "
-            "valid_lft forever preferred_lft forever\n"
+            f"{link['index']}: {dev}    inet {address} brd 10.255.255.255 scope global noprefixroute {dev}"
+            "\\       valid_lft forever preferred_lft forever\n"
             for dev, link in state["links"].items()
             if link["present"] and not fault(state, "late_address", dev)
             for address in link["addresses"]
@@ -176,7 +180,7 @@ def route_line(route: dict[str, Any]) -> str:
     return " ".join(parts) + " \n"
 
 
-# ---- tc ------------------------------------------------------------------------------------------------------------------------
+# ---- tc ------------------------------------------------------------------------------------------
 
 
 def tc(state: State, argv: list[str]) -> str:
@@ -205,7 +209,8 @@ def show_qdiscs(state: State) -> str:
     out = "qdisc noqueue 0: dev lo root refcnt 2 \n"
     for dev, link in state["links"].items():
         if link["present"]:
-            out += f"qdisc mq 0: dev {dev} root \nqdisc fq_codel 0: dev {dev} parent :1 limit 10240p flows 1024 quantum 9014 \n"
+            out += f"qdisc mq 0: dev {dev} root \n"
+            out += f"qdisc fq_codel 0: dev {dev} parent :1 limit 10240p flows 1024 quantum 9014 \n"
             if dev in state["qdiscs"]:
                 dashes = "---------------- " if state["qdiscs"][dev] == "ingress" else ""
                 out += f"qdisc {state['qdiscs'][dev]} ffff: dev {dev} parent ffff:fff1 {dashes}\n"
@@ -248,10 +253,16 @@ def put_filter(state: State, verb: str, dev: str, rest: list[str]) -> str:
     if fault(state, f"refuse_{verb}", where):
         refuse("Error: mlx5_core: devices are not on same switch HW, can't offload forwarding.", KERNEL_TALK)
     new = parse_rule(state, dev, rest)
-    same_pref = [f for f in state["filters"] if f["dev"] == dev and f["pref"] == new["pref"] and f["direction"] == "ingress"]
+    same_pref = [
+        f
+        for f in state["filters"]
+        if f["dev"] == dev and f["pref"] == new["pref"] and f["direction"] == "ingress"
+    ]
     if any(f["protocol"] != new["protocol"] for f in same_pref):
         refuse("Error: Specified filter protocol does not match existing filter's.", KERNEL_TALK)
-    if any((f["src"], f["dst"]) == (new["src"], new["dst"]) and f["handle"] != new["handle"] for f in same_pref):
+    if any(
+        (f["src"], f["dst"]) == (new["src"], new["dst"]) and f["handle"] != new["handle"] for f in same_pref
+    ):
         refuse("RTNETLINK answers: File exists", KERNEL_TALK)
     old = [f for f in same_pref if f["handle"] == new["handle"]]
     if old and verb == "add":
@@ -264,12 +275,14 @@ def put_filter(state: State, verb: str, dev: str, rest: list[str]) -> str:
 
 
 def parse_rule(state: State, dev: str, words: list[str]) -> dict[str, Any]:
-    """Read the words of one rule in the one order that the plan gives; anything else is an error of the test."""
+    """Read the words of one rule in the order that the plan gives; anything else breaks the test."""
     text = " ".join(words)
     match = re.fullmatch(
-        r"ingress protocol (?P<protocol>0x[0-9a-f]{4}) pref (?P<pref>\d+) handle (?P<handle>0x[0-9a-f]+) flower (?P<skip_sw>skip_sw )?"
+        r"ingress protocol (?P<protocol>0x[0-9a-f]{4}) pref (?P<pref>\d+) handle (?P<handle>0x[0-9a-f]+) "
+        r"flower (?P<skip_sw>skip_sw )?"
         r"(?:src_mac (?P<src>[0-9a-f:]{17}) )?dst_mac (?P<dst>[0-9a-f:]{17}) "
-        r"action pedit ex munge eth type set 0x(?P<type>[0-9a-f]{4}) munge eth dst set (?P<new>[0-9a-f:]{17}) pipe "
+        r"action pedit ex munge eth type set 0x(?P<type>[0-9a-f]{4}) "
+        r"munge eth dst set (?P<new>[0-9a-f:]{17}) pipe "
         r"action mirred egress redirect dev (?P<to>\S+) cookie (?P<cookie>[0-9a-f]{32})",
         text.removeprefix(f"dev {dev} "),
     )
@@ -310,7 +323,9 @@ def show_filters(state: State, filters: list[dict[str, Any]]) -> str:
             continue
         out += [f"  dst_mac {f['dst']}"] + ([f"  src_mac {f['src']}"] if f["src"] else [])
         out.append(f"  eth_type {int(f['protocol'], 16):x}")
-        out += (["  skip_sw"] if f["skip_sw"] else []) + (["  in_hw in_hw_count 1"] if f["in_hw"] else ["  not_in_hw"])
+        out += (["  skip_sw"] if f["skip_sw"] else []) + (
+            ["  in_hw in_hw_count 1"] if f["in_hw"] else ["  not_in_hw"]
+        )
         mac = f["new"].replace(":", "")
         out += [
             "\taction order 1:  pedit action pipe keys 3",
@@ -328,7 +343,7 @@ def show_filters(state: State, filters: list[dict[str, Any]]) -> str:
     return "".join(line + "\n" for line in out)
 
 
-# ---- devlink -------------------------------------------------------------------------------------------------------------------
+# ---- devlink -------------------------------------------------------------------------------------
 
 
 def devlink(state: State, argv: list[str]) -> str:
@@ -343,11 +358,18 @@ def devlink(state: State, argv: list[str]) -> str:
         if name not in device["params"]:
             refuse("kernel answers: Invalid argument", status=1)
         value = device["params"][name][0]
-        return f"pci/{pci}:\n  name {name} type driver-specific\n    values:\n      cmode driverinit value {value}\n"
+        return (
+            f"pci/{pci}:\n  name {name} type driver-specific\n    values:\n"
+            f"      cmode driverinit value {value}\n"
+        )
     if words[:3] == ["dev", "param", "set"]:
         note(state, ["devlink", *argv])
         if fault(state, "refuse_param", pci):
-            refuse("Error: mlx5_core: Maximum hairpin queue size is 2048.", "kernel answers: Invalid argument", status=1)
+            refuse(
+                "Error: mlx5_core: Maximum hairpin queue size is 2048.",
+                "kernel answers: Invalid argument",
+                status=1,
+            )
         device["params"][words[words.index("name") + 1]][0] = int(words[words.index("value") + 1])
         return ""
     if words[:2] == ["dev", "reload"]:
@@ -358,7 +380,8 @@ def devlink(state: State, argv: list[str]) -> str:
     failed = "  reload_failed true\n" if device["failed"] else ""
     count = device["reloads"]
     return (
-        f"pci/{pci}:\n{failed}  stats:\n      reload:\n          driver_reinit:\n            unspecified {count}\n"
+        f"pci/{pci}:\n{failed}  stats:\n      reload:\n"
+        f"          driver_reinit:\n            unspecified {count}\n"
         "          fw_activate:\n            unspecified 7 no_reset 0\n"
         "      remote_reload:\n          driver_reinit:\n            unspecified 9\n"
         "          fw_activate:\n            unspecified 9 no_reset 0\n"
@@ -370,8 +393,11 @@ def devlink_reload(state: State, pci: str, device: dict[str, Any]) -> str:
         device["failed"] = True
         refuse("Error: mlx5_core: reload failed.", "kernel answers: Input/output error", status=1)
     if fault(state, "reload_hangs", pci):
-        raise Hang
+        raise HangError
     device["reloads"] += 0 if fault(state, "reload_without_count", pci) else 1
+    newcomer = state.get("rdma_after_reloads")
+    if newcomer and sum(device["reloads"] for device in state["devlink"].values()) == newcomer["count"]:
+        state["rdma"]["ctx"].append(newcomer["line"])
     for value in device["params"].values():
         value[1] = value[0]
     for name, link in state["links"].items():
@@ -387,7 +413,7 @@ def devlink_reload(state: State, pci: str, device: dict[str, Any]) -> str:
     return "reload_actions_performed:\n    driver_reinit\n"
 
 
-# ---- the rest --------------------------------------------------------------------------------------------------------------------
+# ---- the rest ------------------------------------------------------------------------------------
 
 
 def rdma(state: State, argv: list[str]) -> str:
@@ -408,10 +434,17 @@ def systemctl(state: State, argv: list[str]) -> str:
         return "" if "--quiet" in argv else "active\n"
     if verb == "show":
         pattern = re.escape(units[0]).replace(r"\*", ".*")
-        return "\n\n".join(str(state["pids"].get(unit, 0)) for unit in active if re.fullmatch(pattern, unit)) + "\n"
+        return (
+            "\n\n".join(str(state["pids"].get(unit, 0)) for unit in active if re.fullmatch(pattern, unit))
+            + "\n"
+        )
     if verb == "list-units":
         pattern = re.escape(units[0]).replace(r"\*", ".*")
-        found = [unit for unit in active if re.fullmatch(pattern, unit) and active[unit] in ("active", "activating")]
+        found = [
+            unit
+            for unit in active
+            if re.fullmatch(pattern, unit) and active[unit] in ("active", "activating")
+        ]
         return "".join(f"{unit} loaded {active[unit]} running fabric-plan: marker\n" for unit in found)
     note(state, ["systemctl", *argv])
     for unit in units:
@@ -465,21 +498,18 @@ def netplan(state: State, argv: list[str]) -> str:
 TOOLS = {tool.__name__: tool for tool in (ip, tc, devlink, rdma, systemctl, iptables, nft, udevadm, netplan)}
 
 
-# The client imports nothing that costs time: a run of a script calls dozens of tools.
-CLIENT = """#!{python} -IS
-import _socket, os, sys
-channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-channel.connect({address!r})
-channel.send(b"\\0".join(os.fsencode(word) for word in [{tool!r}, *sys.argv[1:]]))
-channel.shutdown(_socket.SHUT_WR)
-answer = b""
-while part := channel.recv(65536):
-    answer += part
-status, out, err = answer.split(b"\\0")
-os.write(1, out)
-os.write(2, err)
-sys.exit(int(status))
+# A client forks nothing and loads nothing: a run of a script calls dozens of tools.
+CLIENT = """#!/bin/bash
+exec 3<>/dev/tcp/127.0.0.1/{port}
+printf '%s\\0' "$$" {tool} "$@" '' >&3
+IFS= read -r -d '' status <&3 || exec sleep infinity
+IFS= read -r -d '' out <&3
+IFS= read -r -d '' err <&3
+printf '%s' "$out"
+printf '%s' "$err" >&2
+exit "$status"
 """
+END = b"\0\0"
 
 
 class Standin:
@@ -490,19 +520,17 @@ class Standin:
         self.bin = home / "bin"
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        address = str(home / "s")
-        self._socket.bind(address)
-        self._socket.listen(64)
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
+        port = self._socket.getsockname()[1]
         self.bin.mkdir()
         for tool in TOOLS:
             client = self.bin / tool
-            client.write_text(CLIENT.format(python=sys.executable, address=address, tool=tool))
+            client.write_text(CLIENT.format(port=port, tool=tool))
             client.chmod(0o755)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more; who hangs is let go."""
+        """Answer nobody any more."""
         self._closed.set()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -518,20 +546,27 @@ class Standin:
     def _answer(self, channel: socket.socket) -> None:
         with channel:
             request = b""
-            while part := channel.recv(65536):
+            while not request.endswith(END) and (part := channel.recv(65536)):
                 request += part
-            tool, *argv = request.decode().split("\0")
+            pid, tool, *argv = request.removesuffix(END).decode().split("\0")
             try:
                 with self._lock:
                     answer = (0, TOOLS[tool](self.state, argv), "")
-            except Refusal as refusal:
+            except RefusalError as refusal:
                 # systemctl answers on its standard output even where the answer is no.
                 words = refusal.words + "\n" if refusal.words else ""
-                answer = (refusal.status, words if tool == "systemctl" else "", "" if tool == "systemctl" else words)
-            except Hang:
-                self._closed.wait()
+                answer = (
+                    refusal.status,
+                    words if tool == "systemctl" else "",
+                    "" if tool == "systemctl" else words,
+                )
+            except HangError:
                 return
             except Exception as error:
                 self.state["broken"].append(f"{tool} {argv}: {error!r}")
                 answer = (99, "", f"{error!r}\n")
-            channel.sendall("\0".join(map(str, answer)).encode())
+            if self.state["die_after"] is not None and len(self.state["log"]) > self.state["die_after"]:
+                # The script dies with its tool, after the change and before it hears of it.
+                os.killpg(os.getpgid(int(pid)), signal.SIGKILL)
+                return
+            channel.sendall("".join(f"{part}\0" for part in answer).encode())

@@ -58,7 +58,7 @@ def gid_of(address: IPv4Interface) -> str:
 
 
 def new_state(node: NodePlan, root: Path) -> State:
-    """A node after its boot: links up, addresses and routes from NetworkManager, driver defaults, nothing of ours."""
+    """A node after its boot: links up, NetworkManager done, the driver's defaults, nothing of ours."""
     state: State = {
         "links": {},
         "next_index": 40,
@@ -74,6 +74,7 @@ def new_state(node: NodePlan, root: Path) -> State:
         "faults": {},
         "log": [],
         "broken": [],
+        "die_after": None,
         "root": str(root),
     }
     for index, planned in enumerate(node.functions):
@@ -163,13 +164,17 @@ class Host:
 
     def kernel(self) -> State:
         """A copy of what the kernel and systemd hold, to compare with later."""
-        return copy.deepcopy({key: self.state[key] for key in ("links", "qdiscs", "filters", "routes", "docker_user")})
+        return copy.deepcopy(
+            {key: self.state[key] for key in ("links", "qdiscs", "filters", "routes", "docker_user")}
+        )
 
     def script(self, name: str) -> Path:
         """The path of one script of ours."""
         return self.root / "usr/local/lib/fabric-plan" / name
 
-    def run(self, script: str | Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, script: str | Path, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script to its end and return what it said, both streams in `stdout`."""
         path = script if isinstance(script, Path) else self.script(script)
         return subprocess.run(
@@ -177,7 +182,7 @@ class Host:
             env={
                 "PATH": f"{self.tools.bin}:{os.environ['PATH']}",
                 "FABRIC_PLAN_ROOT": str(self.root),
-                "FABRIC_PLAN_WAIT": "1",
+                "FABRIC_PLAN_WAIT": "0",
                 "FABRIC_PLAN_LOCK_WAIT": "5",
                 **environment,
             },
@@ -186,6 +191,7 @@ class Host:
             text=True,
             timeout=60,
             check=False,
+            start_new_session=True,
         )
 
     def up(self, **environment: str) -> subprocess.CompletedProcess[str]:

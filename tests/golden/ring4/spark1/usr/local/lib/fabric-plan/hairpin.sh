@@ -51,7 +51,7 @@ finish() {
 # One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>"$RUN/lock" || die "cannot open $RUN/lock"
+    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
     flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
 }
 
@@ -114,12 +114,7 @@ replace_file() {
 
 
 # ifindex DEV: the number of that device now. A device that the driver made anew has a new one under the old name.
-ifindex() {
-    local line
-    line=$(ip -o link show dev "$1" 2>/dev/null) || return 1
-    [[ $line =~ ^([0-9]+): ]] || return 1
-    printf '%s\n' "${BASH_REMATCH[1]}"
-}
+ifindex() { cat "$ROOT/sys/class/net/$1/ifindex" 2>/dev/null; }
 
 
 # ---- hairpin values: what is in effect --------------------------------------------------------------------------------
@@ -271,6 +266,9 @@ set_values() {
 
 reload_function() {
     local i=$1 pci=${FUNCTION_PCI[$1]} dev=${FUNCTION_DEV[$1]} count deadline
+    local device=$ROOT/sys/class/infiniband/${FUNCTION_RDMA[$1]} had_device=
+    # Early at boot the RDMA driver may not be there yet; then no device is waited for.
+    [[ -e $device ]] && had_device=yes
     # Asked again right before each reload: an engine may have started since the last one.
     if rdma_in_use; then
         problem "$dev: not reloaded, RDMA is in use ($IN_USE); the values stay pending"
@@ -288,7 +286,7 @@ reload_function() {
         return 1
     fi
     deadline=$((SECONDS + FUNCTION_WAIT))
-    until [[ -e $ROOT/sys/class/infiniband/${FUNCTION_RDMA[i]} || ! -e $ROOT/sys/class/infiniband ]]; do
+    until [[ -z $had_device || -e $device ]]; do
         if ((SECONDS >= deadline)); then
             problem "$dev: its RDMA device ${FUNCTION_RDMA[i]} did not come back within $FUNCTION_WAIT s of the reload"
             return 1

@@ -47,7 +47,7 @@ finish() {
 # One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>"$RUN/lock" || die "cannot open $RUN/lock"
+    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
     flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
 }
 
@@ -99,24 +99,21 @@ rdma_in_use() {
 
 
 # ifindex DEV: the number of that device now. A device that the driver made anew has a new one under the old name.
-ifindex() {
-    local line
-    line=$(ip -o link show dev "$1" 2>/dev/null) || return 1
-    [[ $line =~ ^([0-9]+): ]] || return 1
-    printf '%s\n' "${BASH_REMATCH[1]}"
-}
+ifindex() { cat "$ROOT/sys/class/net/$1/ifindex" 2>/dev/null; }
 
 
-# ingress_qdisc DEV: clsact or ingress, whichever is there; nothing where neither is.
+# ingress_qdisc DEV: clsact or ingress, whichever is there, by what QDISCS says; nothing where neither is.
 ingress_qdisc() {
     local line
     while IFS= read -r line; do
-        if [[ $line =~ ^qdisc\ (clsact|ingress)\  ]]; then
+        if [[ $line =~ ^qdisc\ (clsact|ingress)\ .*\ dev\ ([^ ]+) && ${BASH_REMATCH[2]} == "$1" ]]; then
             printf '%s\n' "${BASH_REMATCH[1]}"
             return
         fi
-    done < <(tc qdisc show dev "$1" 2>/dev/null)
+    done <<<"$QDISCS"
 }
+
+read_qdiscs() { QDISCS=$(tc qdisc show 2>&1) || problem "qdiscs cannot be read: ${QDISCS//$'\n'/ }"; }
 
 LIVE_DEV=() LIVE_PREF=() LIVE_HANDLE=() LIVE_PROTOCOL=() LIVE_KIND=() LIVE_CHAIN=() LIVE_COOKIE=() LIVE_FLAGS=() LIVE_TO=() LIVE_DST=() LIVE_SRC=() LIVE_REWRITE=()
 
@@ -144,7 +141,6 @@ read_filters() {
     local dev text n
     LIVE_DEV=() LIVE_PREF=() LIVE_HANDLE=() LIVE_PROTOCOL=() LIVE_KIND=() LIVE_CHAIN=() LIVE_COOKIE=() LIVE_FLAGS=() LIVE_TO=() LIVE_DST=() LIVE_SRC=() LIVE_REWRITE=()
     for dev in ${FUNCTION_DEV[@]+"${FUNCTION_DEV[@]}"}; do
-        ifindex "$dev" >/dev/null || continue
         [[ -n $(ingress_qdisc "$dev") ]] || continue
         if ! text=$(tc filter show dev "$dev" ingress 2>&1); then
             problem "$dev: its filters cannot be read: ${text//$'\n'/ }"
@@ -199,8 +195,12 @@ delete_filter() {
         chain "${LIVE_CHAIN[$1]}" handle "${LIVE_HANDLE[$1]}" "${LIVE_KIND[$1]}" 2>&1)
 }
 
-# own_route LINE: whether this route carries our protocol number (the caller asked for it) and leaves by one of our functions.
-own_route() { [[ $1 =~ (^| )dev\ ([^ ]+) && " ${FUNCTION_DEV[*]:-} " == *" ${BASH_REMATCH[2]} "* ]]; }
+# own_route LINE: whether this route carries our protocol number and leaves by one of our functions.
+own_route() {
+    [[ $1 =~ (^| )proto\ $ROUTE_PROTOCOL( |$) ]] && [[ $1 =~ (^| )dev\ ([^ ]+) && " ${FUNCTION_DEV[*]:-} " == *" ${BASH_REMATCH[2]} "* ]]
+}
+
+read_routes() { ROUTES=$(ip -4 route show 2>&1) || problem "routes cannot be read: ${ROUTES//$'\n'/ }"; }
 
 delete_route() {
     local words=("${1%% *}") error
@@ -228,6 +228,7 @@ stop_markers() {
 
 remove_rules() {
     local n
+    read_qdiscs
     read_filters
     for n in "${!LIVE_DEV[@]}"; do
         [[ ${LIVE_COOKIE[n]} == "$COOKIE_PREFIX"* ]] || continue
@@ -263,9 +264,10 @@ remove_qdiscs() {
 
 remove_routes() {
     local line
+    read_routes
     while IFS= read -r line; do
         own_route "$line" && delete_route "$line" && say "route ${line%% *}: removed"
-    done < <(ip -4 route show proto "$ROUTE_PROTOCOL")
+    done <<<"$ROUTES"
 }
 
 case ${1:-} in

@@ -50,7 +50,7 @@ finish() {
 # One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>"$RUN/lock" || die "cannot open $RUN/lock"
+    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
     flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
 }
 

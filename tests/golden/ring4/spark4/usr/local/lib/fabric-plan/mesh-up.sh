@@ -42,12 +42,12 @@ MARKER=(rocep1s0f1 roceP2p1s0f0)
 # RoCE size caps in bytes a peer: what the load on the queues allows, with a full queue and with a smaller one.
 QUEUE_SIZE=8192 DEFAULT_QUEUE=1024 LOAD_BOUND=786432
 FULL_QUEUE=8192 CAP_FULL_QUEUE=262144 CAP_SMALL_QUEUE=81920
-ENVIRONMENT=()
-ENVIRONMENT+=(DSV41_ROCE_RING=1)
-ENVIRONMENT+=(SGLANG_ROCE_ALLREDUCE=1)
-ENVIRONMENT+=(B12X_ROCE_HCA=rocep1s0f0,rocep1s0f1,roceP2p1s0f0,roceP2p1s0f1)
-ENVIRONMENT+=('B12X_ROCE_PEER_HCA_MAPS=1=0/2,2=0/3,3=1/3;0=1/3,2=0/2,3=0/3;0=1/2,1=1/3,3=0/2;0=0/2,1=1/2,2=1/3')
-ENVIRONMENT+=(B12X_ROCE_TWO_WAVE_THRESHOLD_BYTES=0)
+# RoCEnante's environment as planned, without the sizes, which follow from what is in effect.
+ENVIRONMENT='DSV41_ROCE_RING=1
+SGLANG_ROCE_ALLREDUCE=1
+B12X_ROCE_HCA=rocep1s0f0,rocep1s0f1,roceP2p1s0f0,roceP2p1s0f1
+B12X_ROCE_PEER_HCA_MAPS=1=0/2,2=0/3,3=1/3;0=1/3,2=0/2,3=0/3;0=1/2,1=1/3,3=0/2;0=0/2,1=1/2,2=1/3
+B12X_ROCE_TWO_WAVE_THRESHOLD_BYTES=0'
 
 
 # ---- nothing below is data; the same on every node ------------------------------------------------------------------------
@@ -88,7 +88,7 @@ finish() {
 # One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>"$RUN/lock" || die "cannot open $RUN/lock"
+    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
     flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
 }
 
@@ -105,12 +105,7 @@ replace_file() {
 
 
 # ifindex DEV: the number of that device now. A device that the driver made anew has a new one under the old name.
-ifindex() {
-    local line
-    line=$(ip -o link show dev "$1" 2>/dev/null) || return 1
-    [[ $line =~ ^([0-9]+): ]] || return 1
-    printf '%s\n' "${BASH_REMATCH[1]}"
-}
+ifindex() { cat "$ROOT/sys/class/net/$1/ifindex" 2>/dev/null; }
 
 
 # ---- hairpin values: what is in effect --------------------------------------------------------------------------------
@@ -189,19 +184,24 @@ values_in_effect() {
 
 # ---- waiting ----------------------------------------------------------------------------------------------------------
 
-# still_late I: what function I still lacks, in words; nothing where it is ready.
+# still_late I: what function I still lacks, in words, by what LINKS and ADDRESSES say; nothing where it is ready.
 still_late() {
-    local i=$1 link address
-    if ! link=$(ip -o link show dev "${FUNCTION_DEV[i]}" 2>/dev/null); then
-        printf 'the function itself'
-        return
+    local dev=${FUNCTION_DEV[$1]} name flags address rest state='the function itself'
+    # A device with a peer is listed as NAME@PEER.
+    while read -r _ name flags rest; do
+        if [[ ${name%:} == "$dev" || ${name%@*} == "$dev" ]]; then
+            state=carrier
+            [[ $flags == *[\<,]LOWER_UP[,\>]* ]] && state=
+            break
+        fi
+    done <<<"$LINKS"
+    if [[ $state != 'the function itself' ]]; then
+        while read -r _ name _ address rest; do
+            [[ $name == "$dev" && $address == "${FUNCTION_ADDRESS[$1]}" ]] && break
+        done <<<"$ADDRESSES"
+        [[ $address == "${FUNCTION_ADDRESS[$1]}" ]] || state="its address ${FUNCTION_ADDRESS[$1]}"
     fi
-    address=$(ip -o -4 addr show dev "${FUNCTION_DEV[i]}" 2>/dev/null)
-    if [[ " $address " != *" ${FUNCTION_ADDRESS[i]} "* ]]; then
-        printf 'its address %s' "${FUNCTION_ADDRESS[i]}"
-    elif [[ $link != *[\<,]LOWER_UP[,\>]* ]]; then
-        printf 'carrier'
-    fi
+    printf '%s' "$state"
 }
 
 # Rules need the function and routes its address. Carrier is waited for as well, but its absence is no fault of this node: with
@@ -210,6 +210,8 @@ wait_for_functions() {
     local deadline=$((SECONDS + ${FABRIC_PLAN_WAIT:-60})) i what late
     while :; do
         late=()
+        LINKS=$(ip -o link show 2>/dev/null)
+        ADDRESSES=$(ip -o -4 addr show 2>/dev/null)
         for i in "${!FUNCTION_DEV[@]}"; do
             [[ -n ${FUNCTION_ADDRESS[i]} ]] || continue
             what=$(still_late "$i")
@@ -231,16 +233,18 @@ wait_for_functions() {
 # ---- the qdisc that rules hang on ---------------------------------------------------------------------------------------
 
 
-# ingress_qdisc DEV: clsact or ingress, whichever is there; nothing where neither is.
+# ingress_qdisc DEV: clsact or ingress, whichever is there, by what QDISCS says; nothing where neither is.
 ingress_qdisc() {
     local line
     while IFS= read -r line; do
-        if [[ $line =~ ^qdisc\ (clsact|ingress)\  ]]; then
+        if [[ $line =~ ^qdisc\ (clsact|ingress)\ .*\ dev\ ([^ ]+) && ${BASH_REMATCH[2]} == "$1" ]]; then
             printf '%s\n' "${BASH_REMATCH[1]}"
             return
         fi
-    done < <(tc qdisc show dev "$1" 2>/dev/null)
+    done <<<"$QDISCS"
 }
+
+read_qdiscs() { QDISCS=$(tc qdisc show 2>&1) || problem "qdiscs cannot be read: ${QDISCS//$'\n'/ }"; }
 
 LIVE_DEV=() LIVE_PREF=() LIVE_HANDLE=() LIVE_PROTOCOL=() LIVE_KIND=() LIVE_CHAIN=() LIVE_COOKIE=() LIVE_FLAGS=() LIVE_TO=() LIVE_DST=() LIVE_SRC=() LIVE_REWRITE=()
 
@@ -268,7 +272,6 @@ read_filters() {
     local dev text n
     LIVE_DEV=() LIVE_PREF=() LIVE_HANDLE=() LIVE_PROTOCOL=() LIVE_KIND=() LIVE_CHAIN=() LIVE_COOKIE=() LIVE_FLAGS=() LIVE_TO=() LIVE_DST=() LIVE_SRC=() LIVE_REWRITE=()
     for dev in ${FUNCTION_DEV[@]+"${FUNCTION_DEV[@]}"}; do
-        ifindex "$dev" >/dev/null || continue
         [[ -n $(ingress_qdisc "$dev") ]] || continue
         if ! text=$(tc filter show dev "$dev" ingress 2>&1); then
             problem "$dev: its filters cannot be read: ${text//$'\n'/ }"
@@ -323,8 +326,12 @@ delete_filter() {
         chain "${LIVE_CHAIN[$1]}" handle "${LIVE_HANDLE[$1]}" "${LIVE_KIND[$1]}" 2>&1)
 }
 
-# own_route LINE: whether this route carries our protocol number (the caller asked for it) and leaves by one of our functions.
-own_route() { [[ $1 =~ (^| )dev\ ([^ ]+) && " ${FUNCTION_DEV[*]:-} " == *" ${BASH_REMATCH[2]} "* ]]; }
+# own_route LINE: whether this route carries our protocol number and leaves by one of our functions.
+own_route() {
+    [[ $1 =~ (^| )proto\ $ROUTE_PROTOCOL( |$) ]] && [[ $1 =~ (^| )dev\ ([^ ]+) && " ${FUNCTION_DEV[*]:-} " == *" ${BASH_REMATCH[2]} "* ]]
+}
+
+read_routes() { ROUTES=$(ip -4 route show 2>&1) || problem "routes cannot be read: ${ROUTES//$'\n'/ }"; }
 
 delete_route() {
     local words=("${1%% *}") error
@@ -355,6 +362,7 @@ add_qdiscs() {
             [[ -n $index ]] && QDISC_NOTE[$dev]=$index
         done <"$RUN/qdiscs"
     fi
+    read_qdiscs
     for dev in ${RULE_DEV[@]+"${RULE_DEV[@]}"}; do
         [[ $seen == *" $dev "* ]] && continue
         seen+="$dev "
@@ -465,18 +473,21 @@ is_planned() {
     return 1
 }
 
+# remove_stale_rules: true where anything was removed, so that what was read before is no longer so.
 remove_stale_rules() {
-    local n
+    local n removed=
     for n in "${!LIVE_DEV[@]}"; do
         [[ ${LIVE_COOKIE[n]} == "$COOKIE_PREFIX"* ]] || continue
         is_planned "$n" && continue
         if delete_filter "$n"; then
             say "${LIVE_DEV[n]} pref ${LIVE_PREF[n]} handle ${LIVE_HANDLE[n]}: removed, no longer planned"
             unset "NOTED[${LIVE_DEV[n]} ${LIVE_PREF[n]} ${LIVE_HANDLE[n]}]"
+            removed=yes
         else
             problem "${LIVE_DEV[n]} pref ${LIVE_PREF[n]} handle ${LIVE_HANDLE[n]}: no longer planned, and the kernel would not remove it: $DELETE_ERROR"
         fi
     done
+    [[ -n $removed ]]
 }
 
 # fix_rules: one pass over the plan. REFUSED counts what the kernel would not take, PLACED what it did.
@@ -506,19 +517,18 @@ fix_rules() {
 
 # Two rules that change places stand in each other's way, so what was refused is tried again as long as others got through.
 converge_rules() {
-    local round i n
+    local i n
     RULE_PUT=()
     read_rule_notes
-    for round in 1 2 3; do
-        read_filters
-        if ((round == 1)); then
-            remove_stale_rules
-            read_filters
-        fi
+    read_qdiscs
+    read_filters
+    remove_stale_rules && read_filters
+    for _ in 1 2 3; do
         fix_rules
+        ((REFUSED || PLACED)) || break
+        read_filters
         ((REFUSED && PLACED)) || break
     done
-    read_filters
     for i in "${!RULE_DEV[@]}"; do
         if ! live_rule "$i"; then
             problem "$(rule_name "$i"): not in hardware: ${RULE_ERROR[i]:-it is missing}"
@@ -547,18 +557,30 @@ route_matches() {
     fi
 }
 
+# first_route TO: of several routes to one target the one that the kernel takes: they are listed by metric.
+first_route() {
+    local line
+    while IFS= read -r line; do
+        if [[ ${line%% *} == "$1" ]]; then
+            printf '%s\n' "$line"
+            return
+        fi
+    done <<<"$ROUTES"
+}
+
 converge_routes() {
     local i line best error source
+    read_routes
     while IFS= read -r line; do
         own_route "$line" || continue
         for i in "${!ROUTE_TO[@]}"; do
             [[ ${line%% *} == "${ROUTE_TO[i]%/32}" ]] && route_matches "$i" "$line" && continue 2
         done
         delete_route "$line" && say "route ${line%% *}: removed, no longer planned"
-    done < <(ip -4 route show proto "$ROUTE_PROTOCOL")
+    done <<<"$ROUTES"
+    read_routes
     for i in "${!ROUTE_TO[@]}"; do
-        # Several routes to one target are listed by metric; the first is the one that the kernel takes.
-        best=$(ip -4 route show exact "${ROUTE_TO[i]}" | head -n 1)
+        best=$(first_route "${ROUTE_TO[i]%/32}")
         [[ -n $best ]] && route_matches "$i" "$best" && continue
         source=()
         [[ -n ${ROUTE_SRC[i]} ]] && source=(src "${ROUTE_SRC[i]}")
@@ -595,6 +617,13 @@ converge_markers() {
 
 # ---- the environment that follows --------------------------------------------------------------------------------------------
 
+# read_line FILE: its first line; empty where it cannot be read.
+read_line() {
+    local line=
+    { read -r line <"$1"; } 2>/dev/null
+    printf '%s' "$line"
+}
+
 # gid_index DEV ADDRESS: where the RoCE v2 GID of that address stands in the table of the function's RDMA device.
 gid_index() {
     local dev=$1 gid port n
@@ -605,9 +634,9 @@ gid_index() {
     for port in "$ROOT"/sys/class/infiniband/*/ports/1; do
         for n in "$port"/gids/*; do
             # Empty places read as zeros, and their attributes as errors.
-            [[ $(cat "$n" 2>/dev/null) == "$gid" ]] || continue
+            [[ $(read_line "$n") == "$gid" ]] || continue
             n=${n##*/}
-            [[ $(cat "$port/gid_attrs/ndevs/$n" 2>/dev/null) == "$dev" && $(cat "$port/gid_attrs/types/$n" 2>/dev/null) == 'RoCE v2' ]] || continue
+            [[ $(read_line "$port/gid_attrs/ndevs/$n") == "$dev" && $(read_line "$port/gid_attrs/types/$n") == 'RoCE v2' ]] || continue
             printf '%s\n' "$n"
             return 0
         done
@@ -654,7 +683,7 @@ write_environment() {
             printf '# mesh-up.sh could not put everything in place: the collectives stay on NCCL until it does.\n'
             printf 'DSV41_ROCE_RING=0\nSGLANG_ROCE_ALLREDUCE=0\n'
         else
-            printf '%s\n' ${ENVIRONMENT[@]+"${ENVIRONMENT[@]}"}
+            printf '%s\n' "$ENVIRONMENT"
             if ((queue)); then
                 printf '# The smallest hairpin queue in effect holds %s entries.\n' "$queue"
             else
