@@ -16,10 +16,10 @@ from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.resources import hardware_roles
 
 
-def add_inventory(parser: argparse.ArgumentParser) -> None:
+def add_inventory(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add the option that names the inventory; ``-`` reads standard input."""
     parser.add_argument(
-        "-i", "--inventory", required=True, metavar="FILE", help="the inventory (YAML; - for stdin)"
+        "-i", "--inventory", required=required, metavar="FILE", help="the inventory (YAML; - for stdin)"
     )
 
 
@@ -83,3 +83,11 @@ def print_notices(console: Console, notices: tuple[Notice, ...]) -> None:
         console.say(f"{console.style('warning:', 'bad')} {where}{notice.text} [{notice.id}]")
         if notice.hint:
             console.say(f"  hint: {notice.hint}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

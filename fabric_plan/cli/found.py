@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fabric_plan.cli.common import notice_documents
+from fabric_plan.cli.common import notice_documents, write_whole
 from fabric_plan.cli.console import Console
 from fabric_plan.discover.infer import Outcome
 from fabric_plan.errors import EvidenceError, ExitCode, FabricPlanError
@@ -33,7 +33,7 @@ def finish(outcome: Outcome, verb: str, output: str | None, console: Console) ->
     if outcome.refusals or outcome.text is None:
         raise EvidenceError(list(outcome.refusals))
     if output is not None:
-        _write(Path(output), outcome.text)
+        write_whole(Path(output), outcome.text)
         console.note(f"written to {output}")
     elif not console.json:
         console.say(outcome.text.rstrip("\n"))
@@ -92,11 +92,3 @@ def _document(outcome: Outcome, verb: str) -> dict[str, Any]:
         "warnings": notice_documents(outcome.notices),
         "inventory": None if outcome.refusals else outcome.text,
     }
-
-
-def _write(path: Path, text: str) -> None:
-    """Write whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -41,6 +41,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("adopt", "make an inventory of what already configures the nodes, or say why not"),
     Verb("validate", "check an inventory and say every finding at once"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),
+    Verb("collect", "ask every node once for its facts, to look at or to keep"),
     Verb("prove", "walk every frame of the plan without writing anything"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
 )

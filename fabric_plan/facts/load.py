@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from fabric_plan.errors import NodeError
 from fabric_plan.facts.decode import DecodeError, decode
@@ -17,16 +17,27 @@ def load_facts(document: bytes, *, node: str) -> Facts:
 
     Raises `NodeError` when it is too large, no JSON, of another version, or has a value of the wrong type.
     """
+    return facts_of(parse_json(document, where=node), node=node)
+
+
+def parse_json(document: bytes, *, where: str) -> Any:
+    """Return the JSON value in `document`; `where` is the node or file that it came from. Raises `NodeError`
+    when it is too large or no JSON.
+    """
     if len(document) > MAX_DOCUMENT_BYTES:
-        raise NodeError(f"facts of {len(document)} bytes, {MAX_DOCUMENT_BYTES} at most", where=node)
+        raise NodeError(f"facts of {len(document)} bytes, {MAX_DOCUMENT_BYTES} at most", where=where)
     try:
-        value = json.loads(document, parse_constant=_refuse)
+        return json.loads(document, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NodeError(
             f"the facts are no JSON: {error}",
-            where=node,
+            where=where,
             hint="one JSON document was expected; does a login script print something else?",
         ) from None
+
+
+def facts_of(value: Any, *, node: str) -> Facts:
+    """Return the facts in the JSON value that `node` answered. Raises `NodeError` as `load_facts` does."""
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA:
         raise NodeError(
@@ -35,10 +46,9 @@ def load_facts(document: bytes, *, node: str) -> Facts:
             hint="collect them again with this version",
         )
     try:
-        facts = cast("Facts", decode(Facts, value))
+        return cast("Facts", decode(Facts, value))
     except DecodeError as error:
         raise NodeError(f"the facts make no sense at {error.where[:120]}: {error}", where=node) from None
-    return facts
 
 
 def _refuse(word: str) -> NoReturn:
