@@ -9,13 +9,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from .collect import TOOL_LIMIT_S, collect
-from .request import MAX_REQUEST_BYTES, RequestError, parse_request
+from .request import RequestError, parse_request
 from .tools import Tools
+from .transaction.faults import FAULTS
+from .transaction.verbs import KEYS, answer
 from .tree import Tree
 
 Verb = Callable[[str, Tree, Tools], str]
+MAX_REQUEST_BYTES = 16 << 20
 
 
 def collect_facts(request: str, tree: Tree, tools: Tools) -> str:
@@ -23,7 +27,10 @@ def collect_facts(request: str, tree: Tree, tools: Tools) -> str:
     return json.dumps(collect(parse_request(request), tree, tools), default=vars, sort_keys=True)
 
 
-VERBS: Mapping[str, Verb] = {"collect": collect_facts}
+VERBS: Mapping[str, Verb] = {
+    "collect": collect_facts,
+    **{verb: partial(answer, verb) for verb in KEYS},
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,6 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         at = words.index("--root")
         root = os.path.abspath(words[at + 1])  # noqa: PTH100 - a string is what Tree takes
         del words[at : at + 2]
+        # The scripts of the trial find their files below the same folder, and tests their faults.
+        os.environ["FABRIC_PLAN_ROOT"] = root if root != "/" else ""
+        FAULTS.arm(os.environ)
     if len(words) != 1 or words[0] not in VERBS:
         print(f"usage: {'|'.join(sorted(VERBS))} [--root DIR] < request.json", file=sys.stderr)
         return 64

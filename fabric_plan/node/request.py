@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import dataclass, fields
 
-MAX_REQUEST_BYTES = 1 << 20
 MAX_ENTRIES = 256
 
 _NETDEV = re.compile(r"^[A-Za-z0-9_.-]{1,15}$")
