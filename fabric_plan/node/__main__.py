@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from .collect import TOOL_LIMIT_S, collect
-from .request import RequestError, parse_request
+from .collect import collect
+from .request import TOOL_LIMIT_S, RequestError, parse_request
 from .tools import Tools
 from .transaction.faults import FAULTS
 from .transaction.verbs import KEYS, answer
@@ -22,9 +22,11 @@ Verb = Callable[[str, Tree, Tools], str]
 MAX_REQUEST_BYTES = 16 << 20
 
 
-def collect_facts(request: str, tree: Tree, tools: Tools) -> str:
-    """Return the facts document as JSON."""
-    return json.dumps(collect(parse_request(request), tree, tools), default=vars, sort_keys=True)
+def collect_facts(text: str, tree: Tree, tools: Tools) -> str:
+    """Return the facts document as JSON; the request's limit for one tool is the one that counts."""
+    request = parse_request(text)
+    facts = collect(request, tree, Tools(request.tool_limit_s, tools.own_path))
+    return json.dumps(facts, default=vars, sort_keys=True)
 
 
 VERBS: Mapping[str, Verb] = {

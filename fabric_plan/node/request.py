@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, fields
+from typing import Any
 
 MAX_ENTRIES = 256
+TOOL_LIMIT_S = 2.0
 
 _NETDEV = re.compile(r"^[A-Za-z0-9_.-]{1,15}$")
 _UNIT = re.compile(r"^[A-Za-z0-9:_.@-]{1,200}$")
@@ -24,7 +26,8 @@ class Request:
 
     `interfaces` limits what is asked per device (empty: every device that has an RDMA device); `paths` are
     files to digest as our own are, `libraries` shared libraries to digest and search for `marks`, `units`
-    systemd units, `markers` names of marker programs.
+    systemd units, `markers` names of marker programs. The limits are for one tool and for everything; a
+    question of two steps, or of JSON and then text, still ends within the default ones.
     """
 
     interfaces: tuple[str, ...] = ()
@@ -33,6 +36,8 @@ class Request:
     marks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
+    tool_limit_s: float = TOOL_LIMIT_S
+    all_limit_s: float = 4.5
 
 
 _FORMS = {
@@ -43,6 +48,10 @@ _FORMS = {
     "units": _UNIT,
     "markers": _WORD,
 }
+
+
+_LIMITS = ("tool_limit_s", "all_limit_s")
+MAX_SECONDS = 600
 
 
 def parse_request(text: str) -> Request:
@@ -56,7 +65,10 @@ def parse_request(text: str) -> Request:
     known = {field.name for field in fields(Request)}
     if not isinstance(document, dict) or not document.keys() <= known:
         raise RequestError(f"the request is an object of these keys: {', '.join(sorted(known))}")
-    return Request(**{key: _words(key, value) for key, value in document.items()})
+    checked: dict[str, Any] = {
+        key: _seconds(key, value) if key in _LIMITS else _words(key, value) for key, value in document.items()
+    }
+    return Request(**checked)
 
 
 def _words(key: str, value: object) -> tuple[str, ...]:
@@ -68,3 +80,9 @@ def _words(key: str, value: object) -> tuple[str, ...]:
         if key in ("paths", "libraries") and ".." in word.split("/"):
             raise RequestError(f"{key}: not allowed here: {word[:60]!r}")
     return tuple(value)
+
+
+def _seconds(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_SECONDS:
+        raise RequestError(f"{key} is a number of seconds up to {MAX_SECONDS}")
+    return float(value)

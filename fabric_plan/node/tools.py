@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -32,11 +34,13 @@ class Output:
 class Tools:
     """Runs commands found in PATH and, unless `own_path`, in the sbin folders that ssh leaves out of it."""
 
-    def __init__(self, limit_s: float, own_path: bool = False, parallel: int = 32) -> None:
+    def __init__(self, limit_s: float, own_path: bool = False) -> None:
         self.limit_s = limit_s
+        self.own_path = own_path
         path = os.environ.get("PATH", "/usr/bin:/bin").split(":")
         self.path = ":".join(path if own_path else [*path, *(place for place in SBIN if place not in path)])
-        self._slots = threading.BoundedSemaphore(parallel)
+        # More at once than the machine can run would only make each of them late.
+        self._slots = threading.BoundedSemaphore(min(32, 2 + 2 * (os.cpu_count() or 1)))
 
     def find(self, name: str) -> str | None:
         """Return where a command is, or None."""
@@ -61,16 +65,7 @@ class Tools:
                 )
             except OSError as error:
                 return Output(None, "", "", f"{argv[0]} cannot be run: {error.strerror}")
-            killed = threading.Event()
-            timer = threading.Timer(limit, _kill, (process, killed))
-            timer.daemon = True
-            timer.start()
-            stdout, stderr, cut = _drain(process, killed)
-            timer.cancel()
-        if killed.is_set():
-            reason = f"printed more than {OUTPUT_BYTES} bytes" if cut else f"took over {limit:g} s"
-            return Output(None, stdout, stderr, f"{argv[0]} {reason}")
-        return Output(process.returncode, stdout, stderr)
+            return _finish(process, argv[0], limit)
 
     def ask(self, parse: Callable[[str], Reading[T]], *commands: Sequence[str]) -> Reading[T]:
         """Return what `parse` makes of the first command that succeeds and is read wholly, else of the best.
@@ -98,39 +93,45 @@ class Tools:
         return best
 
 
-def _kill(process: subprocess.Popen[bytes], killed: threading.Event) -> None:
-    """Kill the command's whole session; `killed` tells that it did not end by itself."""
-    killed.set()
+def _finish(process: subprocess.Popen[bytes], name: str, limit_s: float) -> Output:
+    """Read both outputs to their end; over the time or the size the command is killed with its children."""
+    deadline = time.monotonic() + limit_s
+    streams = [stream.fileno() for stream in (process.stdout, process.stderr) if stream is not None]
+    data = {stream: bytearray() for stream in streams}
+    reason: str | None = None
+    with process, selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map() and reason is None:
+            left = deadline - time.monotonic()
+            for key, _ in selector.select(max(0.0, left)):
+                piece = os.read(key.fd, 65536)
+                data[key.fd] += piece
+                if not piece:
+                    selector.unregister(key.fd)
+                if len(data[key.fd]) > OUTPUT_BYTES:
+                    reason = f"{name} printed more than {OUTPUT_BYTES} bytes"
+            if left <= 0:
+                reason = reason or f"{name} took over {limit_s:g} s"
+        reason = reason or _end(process, name, deadline - time.monotonic(), limit_s)
+        if reason is not None:
+            _kill(process)
+    stdout, stderr = (bytes(data[stream]).decode("utf-8", "replace") for stream in streams)
+    return Output(None if reason else process.returncode, stdout, stderr, reason)
+
+
+def _end(process: subprocess.Popen[bytes], name: str, left_s: float, limit_s: float) -> str | None:
+    """Wait for a command that has closed its outputs."""
+    try:
+        process.wait(max(0.01, left_s))
+    except subprocess.TimeoutExpired:
+        return f"{name} took over {limit_s:g} s"
+    return None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the command's whole session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         process.kill()
-
-
-def _drain(process: subprocess.Popen[bytes], killed: threading.Event) -> tuple[str, str, bool]:
-    """Read both outputs to their end; beyond the bound the command is killed."""
-    cut = False
-
-    def pump(name: str) -> bytes:
-        nonlocal cut
-        stream = getattr(process, name)
-        data = bytearray()
-        while len(data) <= OUTPUT_BYTES:
-            piece = stream.read1(65536)
-            if not piece:
-                return bytes(data)
-            data += piece
-        cut = True
-        _kill(process, killed)
-        return bytes(data[:OUTPUT_BYTES])
-
-    errors: list[bytes] = []
-    other = threading.Thread(target=lambda: errors.append(pump("stderr")), daemon=True)
-    other.start()
-    stdout = pump("stdout")
-    other.join()
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
-    return stdout.decode("utf-8", "replace"), b"".join(errors).decode("utf-8", "replace"), cut

@@ -52,6 +52,17 @@ class Tree:
         data = self.read_bytes(path, limit)
         return None if data is None else data.decode("utf-8", "replace").strip()
 
+    def attribute(self, path: str) -> str | None:
+        """Return a sysfs attribute or sysctl, which one read gives whole, or None where it cannot be read."""
+        try:
+            descriptor = os.open(self.place(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                return os.read(descriptor, 4096).decode("utf-8", "replace").strip()
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return None
+
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a folder; none where it cannot be listed."""
         try:

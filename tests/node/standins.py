@@ -54,7 +54,7 @@ def function(node: Node, dev: str, rdma: str, pci: str, *, address: str = "") ->
     zero = ":".join(["0000"] * 8)
     mapped = ":".join(["0000"] * 5 + ["ffff"])
     words = bytes(int(part) for part in address.split(".")) if address else b""
-    gids = {0: ("fe80:" + ":".join(["0000"] * 6) + ":0001", "IB/RoCE v1"), 1: (zero, "")}
+    gids = {0: ("fe80:" + ":".join(["0000"] * 6) + ":0001", "IB/RoCE v1"), 1: (zero, ""), 2: (zero, "")}
     if words:
         gids[3] = (f"{mapped}:{words[:2].hex()}:{words[2:].hex()}", "RoCE v2")
     for index, (gid, kind) in gids.items():
@@ -83,7 +83,7 @@ def spark(base: Path) -> Node:
     node.write("/proc/uptime", "1741.34 3000.00\n")
     node.write("/proc/net/snmp", (SAMPLES / "proc-net-snmp.txt").read_text())
     node.write("/proc/sys/net/ipv4/conf/all/rp_filter", "0\n")
-    node.write("/sys/kernel/debug/mlx5/0000:01:00.0/tc/hairpin_table_dump", HAIRPIN)
+    node.write("/sys/kernel/debug/mlx5/0000:01:00.0/nic/fs/tc/hairpin_table_dump", HAIRPIN)
     node.write("/proc/77/cmdline", "\0".join(MARKER) + "\0")
     node.write("/proc/78/cmdline", "bash\0-c\0fabric-plan-marker\0")
     node.tool(
@@ -99,7 +99,7 @@ def spark(base: Path) -> Node:
     node.tool(
         "tc",
         {
-            "'-j qdisc show dev enp1s0f0np0'": "tc-qdisc-show.json",
+            "'-j qdisc show'": [QDISCS],
             "'-j -s filter show dev enp1s0f0np0 ingress'": "tc-filter-show-s.json",
         },
     )
@@ -107,10 +107,10 @@ def spark(base: Path) -> Node:
     node.tool(
         "devlink",
         {
-            "'-j dev param show pci/0000:01:00.0 name '*": "devlink-dev-param-show.json",
-            "'-j -s dev show'*": "devlink-dev-show-s.json",
-            "'-j dev eswitch show'*": "devlink-dev-eswitch-show.json",
-            "'-j dev info'*": "devlink-dev-info.json",
+            "'-j dev param show'": "devlink-dev-param-show.json",
+            "'-j -s dev show'": "devlink-dev-show-s.json",
+            "'-j dev eswitch show pci/0000:01:00.0'": "devlink-dev-eswitch-show.json",
+            "'-j dev info'": "devlink-dev-info.json",
         },
     )
     node.tool(
@@ -140,6 +140,7 @@ MARKER = (
     "--rule",
     "10.10.2.11=0x88b5",
 )
+QDISCS = 'echo \'[{"kind":"clsact","handle":"ffff:","dev":"enp1s0f0np0","parent":"ffff:fff1","options":{}}]\''
 HAIRPIN = "Hairpin peer_vhca_id 1 prio 0 refcnt 2 num_channels 4 num_packets 8192\n"
 UNITS = (
     "Id=fabric-plan-mesh.service\\nLoadState=loaded\\nActiveState=active\\nSubState=exited\\n"

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,20 @@ from fabric_plan.node.tools import Tools
 from fabric_plan.node.tree import Tree
 from tests.node.standins import HAIRPIN, MARKER, Node, function, spark
 
+NOTHING: Mapping[str, object] = {}
 PROJECT = Path(__file__).parents[2]
 
 
 def facts_of(
-    node: Node, monkeypatch: pytest.MonkeyPatch, request: object = None, limit_s: float = 30.0
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    request: Mapping[str, object] = NOTHING,
+    path: str = "/usr/bin:/bin",
 ) -> Facts:
-    """Collect from a node of files and read the document back."""
-    monkeypatch.setenv("PATH", f"{node.bin}:/usr/bin:/bin")
-    tools = Tools(limit_s, own_path=True)
-    text = "" if request is None else json.dumps(request)
-    return load_facts(collect_facts(text, Tree(str(node.root)), tools).encode(), node="spark1")
+    """Collect from a node of files, with time enough for a busy machine, and read the document back."""
+    monkeypatch.setenv("PATH", f"{node.bin}:{path}")
+    text = json.dumps({"tool_limit_s": 30, "all_limit_s": 60, **request})
+    return load_facts(collect_facts(text, Tree(str(node.root)), Tools(1, own_path=True)).encode(), node="spark1")
 
 
 def test_whole_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +138,7 @@ def test_no_tools_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     node = spark(tmp_path)
     for path in node.bin.iterdir():
         path.unlink()
-    monkeypatch.setenv("PATH", str(node.bin))
-    document = collect_facts("", Tree(str(node.root)), Tools(5, own_path=True))
-    facts = load_facts(document.encode(), node="spark1")
+    facts = facts_of(node, monkeypatch, path="")
     assert {tool.path for tool in facts.tools.values()} == {None}
     assert facts.interfaces.value is None
     assert facts.interfaces.unread[0].reason == "ip is not there"
@@ -155,7 +156,7 @@ def test_tool_that_hangs_is_killed_and_named(tmp_path: Path, monkeypatch: pytest
     node = spark(tmp_path)
     pid_file = tmp_path / "pid"
     node.tool("devlink", {}, otherwise=f"sleep 600 & echo $! > {pid_file}; wait")
-    facts = facts_of(node, monkeypatch, limit_s=2.0)
+    facts = facts_of(node, monkeypatch, {"tool_limit_s": 2})
     devlink = facts.devlink["0000:01:00.0"]
     assert devlink.info.value is None
     assert devlink.info.unread[0].reason == "devlink took over 2 s"
@@ -169,13 +170,9 @@ def _zombie(pid_file: Path) -> bool:
 
 
 def test_deadline_of_all_gives_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fabric_plan.node.collect import collect
-    from fabric_plan.node.request import Request
-
     node = spark(tmp_path)
     node.tool("lldpcli", {}, otherwise="exec sleep 600")
-    monkeypatch.setenv("PATH", f"{node.bin}:/usr/bin:/bin")
-    facts = collect(Request(), Tree(str(node.root)), Tools(20, own_path=True), limit_s=5)
+    facts = facts_of(node, monkeypatch, {"all_limit_s": 5})
     assert facts.lldp.unread[0].reason == "no answer within the time for all facts"
     assert facts.routes.complete
 
@@ -299,6 +296,8 @@ def run(
         (b'{"paths": ["etc/x"]}', b"not allowed here"),
         (b'{"paths": ["/etc/../x"]}', b"not allowed here"),
         (b'{"units": ["-H evil"]}', b"not allowed here"),
+        (b'{"all_limit_s": 0}', b"a number of seconds up to 600"),
+        (b'{"tool_limit_s": true}', b"a number of seconds up to 600"),
         (b"x" * (1 << 20) + b"y", b"more than 1048576 bytes"),
     ],
 )
@@ -325,7 +324,7 @@ def test_program_on_this_machine_gives_one_document() -> None:
 
 def test_hairpin_table_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = spark(tmp_path)
-    table = node.root / "sys/kernel/debug/mlx5/0000:01:00.0/tc/hairpin_table_dump"
+    table = node.root / "sys/kernel/debug/mlx5/0000:01:00.0/nic/fs/tc/hairpin_table_dump"
     assert table.read_text() == HAIRPIN
     table.write_text("")
     assert facts_of(node, monkeypatch).devlink["0000:01:00.0"].hairpins.value == ()
@@ -342,3 +341,24 @@ def test_every_path_of_the_roles_is_among_ours(tmp_path: Path, monkeypatch: pyte
     for path in paths:
         node.write(path, "x")
     assert paths <= set(facts_of(node, monkeypatch).files.value or {})
+
+
+def test_devlink_that_lists_nothing_is_asked_about_each_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = spark(tmp_path)
+    handle = "pci/0000:01:00.0"
+    node.tool(
+        "devlink",
+        {
+            f"'-j dev param show {handle} name hairpin_queue_size'": "hardware/devlink-param-4.json",
+            f"'-s dev show {handle}'": [f"printf '{handle}:\\n  stats:\\n      reload:\\n'"],
+        },
+        otherwise="echo 'kernel answers: No data available' >&2; exit 1",
+    )
+    devlink = facts_of(node, monkeypatch).devlink["0000:01:00.0"]
+    assert devlink.params.value is not None and set(devlink.params.value) == {"hairpin_queue_size"}
+    assert len(devlink.params.unread) == 2 and not devlink.params.complete
+    assert devlink.reloads.value is not None and devlink.reloads.value.own == {}
+    assert devlink.info.value is None
+    assert devlink.info.unread[0].excerpt == "kernel answers: No data available"

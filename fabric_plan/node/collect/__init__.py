@@ -15,7 +15,6 @@ from ..document import (
     NetworkManager,
     QosState,
     RdmaState,
-    TcState,
     Tool,
 )
 from ..reading import unreadable
@@ -26,23 +25,19 @@ from ..usage import rdma_usage
 from . import files, host, network, offload, rdma, services
 from .jobs import Jobs, results
 
-# A question of two steps, or of JSON and then text, still ends within the time for all.
-TOOL_LIMIT_S = 2.0
-ALL_LIMIT_S = 4.5
 
-
-def collect(request: Request, tree: Tree, tools: Tools, limit_s: float = ALL_LIMIT_S) -> Facts:
-    """Return the facts, complete or with the gaps named, within `limit_s` seconds."""
+def collect(request: Request, tree: Tree, tools: Tools) -> Facts:
+    """Return the facts, complete or with the gaps named, within the request's limit."""
     began = time.monotonic()
     functions = tuple(dict.fromkeys(request.interfaces)) or rdma.function_netdevs(tree)
     places = [rdma.pci_of(tree, f"/sys/class/net/{dev}") for dev in functions]
-    jobs = Jobs(limit_s)
+    jobs = Jobs(request.all_limit_s)
     # Libraries first: they take longest. What is read from files alone comes last.
     libraries = jobs.start_each(
         request.libraries, lambda path: files.library(tree, path, request.marks), _no_library
     )
     rdma_state = _start_rdma(request, tree, tools, jobs)
-    tc = jobs.start_each(functions, partial(offload.tc_state, tools), _no_tc)
+    tc = offload.start_tc(jobs, tools, functions)
     ethtool = jobs.start_each(functions, partial(offload.ethtool_state, tools), _no_ethtool)
     qos = jobs.start_each(functions, partial(offload.qos_state, tools), _no_qos)
     tool = jobs.start_each(host.TOOLS, partial(host.tool, tools), lambda _: Tool(None))
@@ -56,7 +51,7 @@ def collect(request: Request, tree: Tree, tools: Tools, limit_s: float = ALL_LIM
     ours = jobs.start(partial(files.ours, tree, request.paths), unreadable)
     netplan = jobs.start(partial(files.netplan, tree), unreadable)
     # devlink last: it is the one that hangs with a card, and must not take the others' turns.
-    devlink = {pci: offload.start_devlink(jobs, tools, tree, pci) for pci in places if pci}
+    devlink = offload.start_devlink(jobs, tools, tree, [pci for pci in places if pci])
     disks = {path: files.disk(tree, path) for path in files.DISKS}
     found = interfaces.result()
     return Facts(
@@ -71,9 +66,9 @@ def collect(request: Request, tree: Tree, tools: Tools, limit_s: float = ALL_LIM
         neighbours=neighbours.result(),
         sysctls=network.sysctls(tree, functions),
         snmp=network.snmp(tree),
-        tc=results(tc),
+        tc=tc(),
         ethtool=results(ethtool),
-        devlink={pci: state() for pci, state in devlink.items()},
+        devlink=devlink(),
         qos=results(qos),
         rdma=rdma_state(),
         units=units.result(),
@@ -113,10 +108,6 @@ def _start_rdma(request: Request, tree: Tree, tools: Tools, jobs: Jobs) -> Calla
         )
 
     return state
-
-
-def _no_tc(why: str) -> TcState:
-    return TcState(unreadable(why), unreadable(why))
 
 
 def _no_ethtool(why: str) -> EthtoolState:

@@ -30,13 +30,13 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "mlnx_qos": (),
     "netplan": (),
     "nft": (),
-    "nmcli": ("--version",),
+    "nmcli": (),
     "ping": (),
-    "rdma": ("-V",),
+    "rdma": (),
     "sysctl": (),
-    "systemctl": ("--version",),
+    "systemctl": (),
     "systemd-run": (),
-    "tc": ("-V",),
+    "tc": (),
     "udevadm": (),
 }
 

@@ -64,7 +64,7 @@ def sysctls(tree: Tree, functions: Iterable[str]) -> Mapping[str, str | None]:
     for scope in ("all", "default", *functions):
         names += [f"net.ipv4.conf.{scope}.{key}" for key in SYSCTLS_IPV4]
         names += [f"net.ipv6.conf.{scope}.{key}" for key in SYSCTLS_IPV6]
-    return {name: tree.read(f"/proc/sys/{_place(name)}") for name in names}
+    return {name: tree.attribute(f"/proc/sys/{_place(name)}") for name in names}
 
 
 def _place(name: str) -> str:

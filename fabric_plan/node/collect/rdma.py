@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from ..document import Marker, RdmaPort
 from ..parsers import names, rdma
-from ..reading import MismatchError, Reading, Unreadable, number, unreadable
+from ..reading import Reading, unreadable
 from ..records import Gid, QueuePair, RdmaContext, RdmaLink, VerbsDevice
 from ..tools import Tools
 from ..tree import Tree
@@ -15,6 +15,7 @@ from ..tree import Tree
 CLASS = "/sys/class/infiniband"
 MAX_DEVICES = 64
 MAX_GIDS = 1024
+EMPTY_STRETCH = 64
 MARKERS = ("fabric-plan-marker", "mlx5-rdma-tx-rewrite-probe", "sparkring-relay-marker")
 _GID_TYPES = {"IB/RoCE v1": "v1", "RoCE v2": "v2"}
 
@@ -29,7 +30,7 @@ def _netdev(tree: Tree, device: str) -> str | None:
     """Return the network device of an RDMA device: of its GIDs (any will do), else of its PCI function."""
     attributes = f"{CLASS}/{device}/ports/1/gid_attrs/ndevs"
     for index in range(16):
-        name = tree.read(f"{attributes}/{index}")
+        name = tree.attribute(f"{attributes}/{index}")
         if name:
             return name
     siblings = tree.names(f"{CLASS}/{device}/device/net")
@@ -50,17 +51,18 @@ def ports(tree: Tree) -> Reading[tuple[RdmaPort, ...]]:
 
 def _port(tree: Tree, device: str) -> RdmaPort:
     base = f"{CLASS}/{device}"
+    netdev = _netdev(tree, device)
     return RdmaPort(
         device=device,
-        netdev=_netdev(tree, device),
-        pci=pci_of(tree, base),
-        firmware=tree.read(f"{base}/fw_ver"),
-        node_guid=tree.read(f"{base}/node_guid"),
-        sys_image_guid=tree.read(f"{base}/sys_image_guid"),
-        state=tree.read(f"{base}/ports/1/state"),
-        physical_state=tree.read(f"{base}/ports/1/phys_state"),
-        rate=tree.read(f"{base}/ports/1/rate"),
-        link_layer=tree.read(f"{base}/ports/1/link_layer"),
+        netdev=netdev,
+        pci=pci_of(tree, base) or (pci_of(tree, f"/sys/class/net/{netdev}") if netdev else None),
+        firmware=tree.attribute(f"{base}/fw_ver") or None,
+        node_guid=tree.attribute(f"{base}/node_guid"),
+        sys_image_guid=tree.attribute(f"{base}/sys_image_guid"),
+        state=tree.attribute(f"{base}/ports/1/state"),
+        physical_state=tree.attribute(f"{base}/ports/1/phys_state"),
+        rate=tree.attribute(f"{base}/ports/1/rate"),
+        link_layer=tree.attribute(f"{base}/ports/1/link_layer"),
         counters=_counters(tree, f"{base}/ports/1/counters"),
         hw_counters=_counters(tree, f"{base}/ports/1/hw_counters"),
     )
@@ -68,35 +70,33 @@ def _port(tree: Tree, device: str) -> RdmaPort:
 
 def _counters(tree: Tree, path: str) -> Mapping[str, int]:
     """Return the counters of a folder; one that the card does not have reads as an error and is left out."""
-    values = {name: tree.read(f"{path}/{name}") for name in tree.names(path)[:256]}
+    values = {name: tree.attribute(f"{path}/{name}") for name in tree.names(path)[:256]}
     return {
         name: int(value) for name, value in values.items() if value and value.isascii() and value.isdigit()
     }
 
 
 def gids(tree: Tree) -> Reading[tuple[Gid, ...]]:
-    """Return the GID tables without their empty slots, which read all zero."""
-    found: list[Gid] = []
-    unread: list[Unreadable] = []
-    for device in tree.names(CLASS)[:MAX_DEVICES]:
-        base = f"{CLASS}/{device}/ports/1"
-        for slot in tree.names(f"{base}/gids")[:MAX_GIDS]:
-            gid = tree.read(f"{base}/gids/{slot}")
-            if not gid or not gid.strip("0:"):
-                continue
-            kind = tree.read(f"{base}/gid_attrs/types/{slot}")
-            try:
-                index = number(slot)
-            except MismatchError as error:
-                unread.append(error.unreadable)
-                continue
-            netdev = tree.read(f"{base}/gid_attrs/ndevs/{slot}")
-            found.append(
-                Gid(
-                    device, 1, index, gid, _GID_TYPES.get(kind or "", kind), netdev, names.mapped_address(gid)
-                )
-            )
-    return Reading(tuple(sorted(found, key=lambda gid: (gid.device, gid.index))), tuple(unread))
+    """Return the GID tables without their empty slots."""
+    found = [gid for device in tree.names(CLASS)[:MAX_DEVICES] for gid in _table(tree, device)]
+    return Reading(tuple(found))
+
+
+def _table(tree: Tree, device: str) -> Iterator[Gid]:
+    """Yield a device's GIDs. The kernel fills the lowest empty slot, so a long empty stretch is the end."""
+    base = f"{CLASS}/{device}/ports/1"
+    empty = 0
+    for index in range(MAX_GIDS):
+        gid = tree.attribute(f"{base}/gids/{index}")
+        if gid is None or empty >= EMPTY_STRETCH:
+            return
+        if not gid.strip("0:"):
+            empty += 1
+            continue
+        empty = 0
+        kind = tree.attribute(f"{base}/gid_attrs/types/{index}")
+        netdev = tree.attribute(f"{base}/gid_attrs/ndevs/{index}")
+        yield Gid(device, 1, index, gid, _GID_TYPES.get(kind or "", kind), netdev, names.mapped_address(gid))
 
 
 def markers(tree: Tree, more: Iterable[str]) -> Reading[tuple[Marker, ...]]:
