@@ -32,7 +32,9 @@ def facts_of(
     """Collect from a node of files, with time enough for a busy machine, and read the document back."""
     monkeypatch.setenv("PATH", f"{node.bin}:{path}")
     text = json.dumps({"tool_limit_s": 30, "all_limit_s": 60, **request})
-    return load_facts(collect_facts(text, Tree(str(node.root)), Tools(1, own_path=True)).encode(), node="spark1")
+    return load_facts(
+        collect_facts(text, Tree(str(node.root)), Tools(1, own_path=True)).encode(), node="spark1"
+    )
 
 
 def test_whole_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +300,7 @@ def run(
         (b'{"units": ["-H evil"]}', b"not allowed here"),
         (b'{"all_limit_s": 0}', b"a number of seconds up to 600"),
         (b'{"tool_limit_s": true}', b"a number of seconds up to 600"),
-        (b"x" * (1 << 20) + b"y", b"more than 1048576 bytes"),
+        (b"x" * (16 << 20) + b"y", b"more than 16777216 bytes"),
     ],
 )
 def test_bad_requests_are_refused_in_one_line(request_text: bytes, words: bytes, tmp_path: Path) -> None:
