@@ -471,6 +471,8 @@ def iptables(state: State, argv: list[str]) -> str:
             refuse("iptables: Bad rule (does a matching rule exist in that chain?).", status=1)
         return ""
     note(state, ["iptables", *argv])
+    if fault(state, "refuse_iptables", verb):
+        refuse("iptables: Resource temporarily unavailable.", status=4)
     if verb == "-I":
         chain.insert(0, rule)
     else:
