@@ -235,10 +235,10 @@ wait_for_functions() {
 
 # ingress_qdisc DEV: clsact or ingress, whichever is there, by what QDISCS says; nothing where neither is.
 ingress_qdisc() {
-    local line
-    while IFS= read -r line; do
-        if [[ $line =~ ^qdisc\ (clsact|ingress)\ .*\ dev\ ([^ ]+) && ${BASH_REMATCH[2]} == "$1" ]]; then
-            printf '%s\n' "${BASH_REMATCH[1]}"
+    local kind dev
+    while read -r _ kind _ _ dev _; do
+        if [[ $dev == "$1" && ($kind == clsact || $kind == ingress) ]]; then
+            printf '%s\n' "$kind"
             return
         fi
     done <<<"$QDISCS"
@@ -326,22 +326,41 @@ delete_filter() {
         chain "${LIVE_CHAIN[$1]}" handle "${LIVE_HANDLE[$1]}" "${LIVE_KIND[$1]}" 2>&1)
 }
 
-# own_route LINE: whether this route carries our protocol number and leaves by one of our functions.
+# parse_route LINE: its parts as R_TO, R_VIA, R_DEV, R_SRC, R_PROTO and R_METRIC. Word by word, since a device may be called `src`.
+parse_route() {
+    local words i=1
+    read -ra words <<<"$1"
+    R_TO=${words[0]:-} R_VIA='' R_DEV='' R_SRC='' R_PROTO='' R_METRIC=''
+    while ((i < ${#words[@]})); do
+        case ${words[i]} in
+            via) R_VIA=${words[i + 1]:-} ;;
+            dev) R_DEV=${words[i + 1]:-} ;;
+            src) R_SRC=${words[i + 1]:-} ;;
+            proto) R_PROTO=${words[i + 1]:-} ;;
+            metric) R_METRIC=${words[i + 1]:-} ;;
+            scope | table | mtu | advmss) ;;
+            *) i=$((i - 1)) ;; # a word without a value
+        esac
+        i=$((i + 2))
+    done
+}
+
+# own_route LINE: whether this route carries our protocol number and leaves by one of our functions; its parts as above.
 own_route() {
-    [[ $1 =~ (^| )proto\ $ROUTE_PROTOCOL( |$) ]] && [[ $1 =~ (^| )dev\ ([^ ]+) && " ${FUNCTION_DEV[*]:-} " == *" ${BASH_REMATCH[2]} "* ]]
+    parse_route "$1"
+    [[ $R_PROTO == "$ROUTE_PROTOCOL" && " ${FUNCTION_DEV[*]:-} " == *" $R_DEV "* ]]
 }
 
 read_routes() { ROUTES=$(ip -4 route show 2>&1) || problem "routes cannot be read: ${ROUTES//$'\n'/ }"; }
 
+# delete_route: remove the route that was parsed last.
 delete_route() {
-    local words=("${1%% *}") error
-    [[ $1 =~ (^| )via\ ([^ ]+) ]] && words+=(via "${BASH_REMATCH[2]}")
-    [[ $1 =~ (^| )dev\ ([^ ]+) ]] && words+=(dev "${BASH_REMATCH[2]}")
-    [[ $1 =~ (^| )metric\ ([0-9]+) ]] && words+=(metric "${BASH_REMATCH[2]}")
-    error=$(ip -4 route del "${words[@]}" proto "$ROUTE_PROTOCOL" 2>&1) || {
-        problem "route $1: cannot be removed: ${error//$'\n'/ }"
+    local error
+    error=$(ip -4 route del "$R_TO" via "$R_VIA" dev "$R_DEV" ${R_SRC:+src "$R_SRC"} ${R_METRIC:+metric "$R_METRIC"} proto "$ROUTE_PROTOCOL" 2>&1) || {
+        problem "route $R_TO via $R_VIA dev $R_DEV: cannot be removed: ${error//$'\n'/ }"
         return 1
     }
+    say "route $R_TO via $R_VIA dev $R_DEV: removed"
 }
 
 
@@ -547,14 +566,10 @@ converge_rules() {
 
 # ---- routes ---------------------------------------------------------------------------------------------------------------
 
-# A route whose next hop, device and source are as planned; a source that is not printed is the kernel's own choice.
+# route_matches I: whether the route that was parsed last is route I; a source that is not printed is the kernel's own choice.
 route_matches() {
-    local i=$1 line=$2
-    [[ $line =~ (^| )via\ ([^ ]+) && ${BASH_REMATCH[2]} == "${ROUTE_VIA[i]}" ]] || return 1
-    [[ $line =~ (^| )dev\ ([^ ]+) && ${BASH_REMATCH[2]} == "${ROUTE_DEV[i]}" ]] || return 1
-    if [[ -n ${ROUTE_SRC[i]} && $line =~ (^| )src\ ([^ ]+) ]]; then
-        [[ ${BASH_REMATCH[2]} == "${ROUTE_SRC[i]}" ]] || return 1
-    fi
+    [[ $R_TO == "${ROUTE_TO[$1]%/32}" && $R_VIA == "${ROUTE_VIA[$1]}" && $R_DEV == "${ROUTE_DEV[$1]}" ]] &&
+        [[ -z $R_SRC || -z ${ROUTE_SRC[$1]} || $R_SRC == "${ROUTE_SRC[$1]}" ]]
 }
 
 # first_route TO: of several routes to one target the one that the kernel takes: they are listed by metric.
@@ -574,14 +589,15 @@ converge_routes() {
     while IFS= read -r line; do
         own_route "$line" || continue
         for i in "${!ROUTE_TO[@]}"; do
-            [[ ${line%% *} == "${ROUTE_TO[i]%/32}" ]] && route_matches "$i" "$line" && continue 2
+            route_matches "$i" && continue 2
         done
-        delete_route "$line" && say "route ${line%% *}: removed, no longer planned"
+        delete_route
     done <<<"$ROUTES"
     read_routes
     for i in "${!ROUTE_TO[@]}"; do
         best=$(first_route "${ROUTE_TO[i]%/32}")
-        [[ -n $best ]] && route_matches "$i" "$best" && continue
+        parse_route "$best"
+        route_matches "$i" && continue
         source=()
         [[ -n ${ROUTE_SRC[i]} ]] && source=(src "${ROUTE_SRC[i]}")
         if error=$(ip -4 route add "${ROUTE_TO[i]}" via "${ROUTE_VIA[i]}" dev "${ROUTE_DEV[i]}" ${source[@]+"${source[@]}"} proto "$ROUTE_PROTOCOL" 2>&1); then
