@@ -31,8 +31,11 @@ format: $(STAMP)  ## put the format right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: lint  ## everything that needs no lab
-	$(BIN)/python -m pytest
+test: lint  ## everything that needs neither the lab nor long
+	$(BIN)/python -m pytest -m "not lab and not faults and not nccl"
+
+test-faults: $(STAMP)  ## every fault at every step of an apply
+	$(BIN)/python -m pytest -s -m faults
 
 golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
 	$(BIN)/python -m tests.golden_trees

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from fabric_plan.compare.model import Change, Diff
 from fabric_plan.compare.preflight import Finding, Severity, preflight
 from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
 from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
-from fabric_plan.facts.load import load_facts
+from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
 from fabric_plan.transport.base import Target, Transport, each
 
@@ -187,10 +186,11 @@ class Deployment:
         deadline = time.monotonic() + SETTLE_S
         while True:
             facts = self._collect({name: self.sessions[name] for name in self.desired})
+            left = {name: live_changes(diff(want, facts[name])) for name, want in self.desired.items()}
             wrong = {
-                name: "; ".join(_words(change) for change in live_changes(diff(want, facts[name]))[:3])
-                for name, want in self.desired.items()
-                if live_changes(diff(want, facts[name]))
+                name: "; ".join(_words(change) for change in found[:3])
+                for name, found in left.items()
+                if found
             }
             if not wrong or time.monotonic() > deadline:
                 return wrong
@@ -211,7 +211,7 @@ def collect(session: Session, want: Desired | None) -> Facts:
     if session.connection is None:
         session.connection = session.transport.connect(session.target)
     document = session.connection.call("collect", request, limit_s=COLLECT_LIMIT_S)
-    return load_facts(json.dumps(document).encode(), node=session.target.name)
+    return facts_of(document, node=session.target.name)
 
 
 def refuse(findings: tuple[Finding, ...]) -> None:

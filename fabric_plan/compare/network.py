@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 
 from fabric_plan.compare.desired import Desired, DesiredFunction, DesiredRoute
@@ -89,6 +90,7 @@ def _same(one: str, other: str) -> bool:
     return _network(one) == _network(other)
 
 
+@cache
 def _network(text: str) -> IPv4Network | str:
     try:
         return IPv4Network(text)

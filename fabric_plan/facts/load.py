@@ -38,6 +38,13 @@ def parse_json(document: bytes, *, where: str) -> Any:
 
 def facts_of(value: Any, *, node: str) -> Facts:
     """Return the facts in the JSON value that `node` answered. Raises `NodeError` as `load_facts` does."""
+    return facts_of(value, node=node)
+
+
+def facts_of(value: object, *, node: str) -> Facts:
+    """Return the facts in a parsed document. Raises `NodeError` for another version or a value of the wrong
+    type.
+    """
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA:
         raise NodeError(
