@@ -38,6 +38,7 @@ class Verb:
 
 
 VERBS: tuple[Verb, ...] = (
+    Verb("discover", "make an inventory of live nodes over SSH, or of their saved facts, or say why not"),
     Verb("adopt", "make an inventory of what already configures the nodes, or say why not"),
     Verb("validate", "check an inventory and say every finding at once"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),

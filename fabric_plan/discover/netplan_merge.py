@@ -37,10 +37,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NetplanFile:
-    """One file by its absolute path on the node, for example ``/etc/netplan/40-cx7.yaml``."""
+    """One file by its absolute path on the node, for example ``/etc/netplan/40-cx7.yaml``.
+
+    `problem` says why its content could not be had, where that is so.
+    """
 
     path: str
     content: bytes
+    problem: str | None = None
 
     @property
     def name(self) -> str:
@@ -181,6 +185,8 @@ def _broken(file: NetplanFile, error: _UnreadableError) -> FabricPlanError:
 
 
 def _root(file: NetplanFile) -> yaml.MappingNode | None:
+    if file.problem is not None:
+        raise _UnreadableError(file.problem, 0)
     if len(file.content) > MAX_BYTES:
         raise _UnreadableError(f"is larger than {MAX_BYTES} bytes", 0)
     if file.content and not file.content.strip(b"\0"):

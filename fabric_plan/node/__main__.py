@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from .collect import collect
+from .lldp import probe_cables
 from .request import TOOL_LIMIT_S, RequestError, parse_request
 from .tools import Tools
 from .transaction.faults import FAULTS
@@ -31,6 +32,7 @@ def collect_facts(text: str, tree: Tree, tools: Tools) -> str:
 
 VERBS: Mapping[str, Verb] = {
     "collect": collect_facts,
+    "probe-cables": probe_cables,
     **{verb: partial(answer, verb) for verb in KEYS},
 }
 
