@@ -5,19 +5,21 @@ why not.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.found import add_output, finish, replaceable
+from fabric_plan.cli.reaching import add_reaching, saved_facts, transport_of
+from fabric_plan.discover.evidence import Login
 from fabric_plan.discover.from_facts import evidence, found_node
 from fabric_plan.discover.identify import identify
 from fabric_plan.discover.infer import infer
-from fabric_plan.discover.live import Asked, Told, ask, probe, saved
-from fabric_plan.errors import ExitCode, UsageError
+from fabric_plan.discover.live import Asked, Told, ask, probe
+from fabric_plan.errors import ExitCode, FabricPlanError, UsageError
 from fabric_plan.inventory.schema import TopologyKind
+from fabric_plan.node.document import Facts
 from fabric_plan.node.records import LldpNeighbour
 from fabric_plan.resources import hardware_roles
-from fabric_plan.transport.ssh import Ssh
+from fabric_plan.roles import Hardware
 
 EXAMPLE = "fabric-plan discover spark1 spark2 spark3 spark4 -o inventories/home.yaml"
 HARDWARE = "dgx-spark"
@@ -32,7 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="[NAME=][USER@]HOST[:PORT], in rank order; your SSH configuration counts",
     )
     parser.add_argument(
-        "--facts", metavar="DIR", help="read saved facts, DIR/NAME.json, instead of asking the nodes"
+        "--facts",
+        metavar="DIR",
+        help="saved facts (`collect -o`) instead of asking the nodes: folder or file",
     )
     parser.add_argument(
         "--probe-cables",
@@ -43,6 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hardware", default=HARDWARE, help=f"the hardware role of the nodes (default {HARDWARE})"
     )
+    add_reaching(parser)
+    parser.set_defaults(inventory=None)
     add_output(parser)
 
 
@@ -69,26 +75,45 @@ Heard = dict[str, tuple[LldpNeighbour, ...]]
 
 
 def _saved(options: argparse.Namespace) -> tuple[tuple[Told, ...], Heard]:
+    """Return the saved facts of the nodes named, in that order, or of all of them."""
     if options.probe_cables:
         raise UsageError("saved facts have no cables to probe", hint="leave out --facts or --probe-cables")
-    return saved(Path(options.facts), options.nodes), {}
+    facts = saved_facts(options.facts)
+    absent = [name for name in options.nodes if name not in facts]
+    if absent:
+        raise FabricPlanError(
+            f"there are no facts of {', '.join(absent)}",
+            where=options.facts,
+            hint=f"there are: {', '.join(facts)}",
+        )
+    return tuple(_told(name, facts[name]) for name in options.nodes or sorted(facts)), {}
+
+
+def _told(name: str, facts: Facts) -> Told:
+    """The address that the facts were asked at is the way to the node."""
+    return Told(name, Login(facts.ssh.server, facts.ssh.dev) if facts.ssh else Login(), facts)
 
 
 def _live(options: argparse.Namespace, console: Console) -> tuple[tuple[Told, ...], Heard]:
-    if not options.nodes:
-        raise UsageError("no node is named", hint=EXAMPLE)
+    if not options.nodes or options.local:
+        raise UsageError("name the nodes, all of them", hint=EXAMPLE)
     role = hardware_roles()[options.hardware]
-    told, connections = ask(Ssh(), [Asked.parse(word) for word in options.nodes], console.note)
+    told, connections = ask(
+        transport_of(options), [Asked.parse(word) for word in options.nodes], console.note
+    )
     try:
         if not options.probe_cables:
             return told, {}
-        functions = {}
-        for one in told:
-            found = identify(found_node(one.name, role, one.facts, one.login)).functions.values()
-            # The way to the node is never probed, even where somebody logs in over the fabric.
-            way_in = one.facts.ssh.dev if one.facts.ssh else None
-            functions[one.name] = [interface.netdev for interface in found if interface.netdev != way_in]
-        return told, probe(connections, functions, console.note)
+        return told, probe(
+            connections, {one.name: _fabric_functions(one, role) for one in told}, console.note
+        )
     finally:
         for connection in connections.values():
             connection.close()
+
+
+def _fabric_functions(told: Told, role: Hardware) -> list[str]:
+    """Return the devices to probe: never the way to the node, even where somebody logs in over the fabric."""
+    found = identify(found_node(told.name, role, told.facts, told.login)).functions.values()
+    way_in = told.facts.ssh.dev if told.facts.ssh else None
+    return [interface.netdev for interface in found if interface.netdev != way_in]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from fabric_plan.discover.evidence import Login
 from fabric_plan.errors import FabricPlanError, NodeError, TransportError
-from fabric_plan.facts.load import load_facts
+from fabric_plan.facts.load import facts_of
 from fabric_plan.inventory.schema import FULL_HOST_NAME, HOST_NAME
 from fabric_plan.node.document import Facts
 from fabric_plan.node.records import LldpNeighbour
@@ -19,7 +17,6 @@ from fabric_plan.transport.base import Connection, Target, Transport, each
 COLLECT_LIMIT_S = 60.0
 PROBE_S = 5.0
 PROBE_LIMIT_S = PROBE_S + 25.0
-FACTS_SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +58,6 @@ class Told:
     facts: Facts
 
 
-def saved(folder: Path, names: Sequence[str]) -> tuple[Told, ...]:
-    """Return the saved facts ``NAME.json`` in `folder`, those of `names` in their order, or all of them by
-    name.
-
-    Raises `FabricPlanError` for a missing file and `NodeError` for one that is no facts document.
-    """
-    if not folder.is_dir():
-        raise FabricPlanError("is not a directory", where=str(folder), hint="it holds NAME.json a node")
-    there = {path.stem: path for path in sorted(folder.glob(f"*{FACTS_SUFFIX}"))}
-    absent = [name for name in names if name not in there]
-    if absent or not there:
-        raise FabricPlanError(
-            f"there are no saved facts of {', '.join(absent) or 'any node'}",
-            where=str(folder),
-            hint=f"there is {', '.join(there)}" if there else "save them with collect -o",
-            id="no-facts",
-        )
-    return tuple(
-        Told(name, Login(mgmt=None), load_facts(there[name].read_bytes(), node=name))
-        for name in names or there
-    )
-
-
 def ask(
     transport: Transport, nodes: Sequence[Asked], progress: Callable[[str], None]
 ) -> tuple[tuple[Told, ...], dict[str, Connection]]:
@@ -95,8 +69,7 @@ def ask(
 
     def one(node: Asked) -> tuple[Told, Connection]:
         connection = transport.connect(node.target)
-        document = connection.call("collect", {}, limit_s=COLLECT_LIMIT_S)
-        facts = load_facts(json.dumps(document).encode(), node=node.target.name)
+        facts = facts_of(connection.call("collect", {}, limit_s=COLLECT_LIMIT_S), node=node.target.name)
         login = Login(node.host, facts.ssh.dev if facts.ssh else None, node.user, node.port)
         return Told(_name(node, facts), login, facts), connection
 
