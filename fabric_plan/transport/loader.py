@@ -8,7 +8,7 @@ a login script may print before us.
 """
 
 # Plain os functions: pathlib would cost every call its import.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH111, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH111, PTH118, PTH123, PTH208
 from __future__ import annotations
 
 import hashlib
@@ -43,24 +43,47 @@ def cache_folder(root: str) -> str:
     return folder
 
 
-def is_there(path: str, digest: str) -> bool:
-    """Tell whether the whole program lies at `path`."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest() == digest
-    except OSError:
-        return False
+def find(folder: str, stem: str) -> str | None:
+    """Return the whole program of this name, or None; the last part of a name is the file's own digest."""
+    for name in os.listdir(folder):
+        if name.startswith(stem) and name.endswith(".pyz"):
+            try:
+                with open(os.path.join(folder, name), "rb") as file:
+                    if hashlib.sha256(file.read()).hexdigest() == name[len(stem) : -4]:
+                        return os.path.join(folder, name)
+            except OSError:
+                continue
+    return None
 
 
-def keep(path: str, program: bytes) -> None:
-    """Put the program at `path`, whole or not at all, and let go of all but the newest few."""
-    folder = os.path.dirname(path)
+def compiled(program: bytes) -> bytes:
+    """Return the archive with bytecode for this Python beside every source; another one reads the source."""
+    import marshal
+    import zipfile
+    from importlib.util import MAGIC_NUMBER
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(program)) as sources, zipfile.ZipFile(buffer, "w") as archive:
+        for name in sources.namelist():
+            text = sources.read(name)
+            code = marshal.dumps(compile(text, name, "exec", dont_inherit=True))
+            # Flag 1: no source is looked at, neither its date nor its digest; both came in one piece.
+            archive.writestr(
+                zipfile.ZipInfo(name + "c"), MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + code
+            )
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return buffer.getvalue()
+
+
+def keep(folder: str, stem: str, program: bytes) -> str:
+    """Put the program into `folder`, whole or not at all; let go of all but the newest few."""
+    archive = compiled(program)
+    path = os.path.join(folder, stem + hashlib.sha256(archive).hexdigest() + ".pyz")
     temporary = None
     try:
         descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
         with open(descriptor, "wb") as file:
-            file.write(program)
+            file.write(archive)
         os.replace(temporary, path)
         kept = sorted(
             (os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".pyz")),
@@ -72,6 +95,7 @@ def keep(path: str, program: bytes) -> None:
         if temporary is not None and os.path.lexists(temporary):
             os.unlink(temporary)
         raise CacheError(f"cannot write {path}: {error.strerror}") from None
+    return path
 
 
 def execute(path: str, verb: str, more: list[str], request: bytes) -> tuple[int, bytes, bytes]:
@@ -111,15 +135,17 @@ def load(words: list[str]) -> None:
 
     root = more[more.index("--root") + 1] if "--root" in more[:-1] else "/"
     try:
-        path = os.path.join(cache_folder(root), digest + ".pyz")
-        have = is_there(path, digest)
-        say("have" if have else "need")
+        folder = cache_folder(root)
+        # Bytecode belongs to one version of Python, and the node may get another one.
+        stem = f"{digest[:32]}-{sys.hexversion:x}-"
+        path = find(folder, stem)
+        say("need" if path is None else "have")
         request = take(int(length))
-        if not have:
+        if path is None:
             program = take(int(size))
             if hashlib.sha256(program).hexdigest() != digest:
                 raise CacheError("the program arrived damaged")
-            keep(path, program)
+            path = keep(folder, stem, program)
     except CacheError as error:
         say(f"cache {error}")
         os._exit(1)

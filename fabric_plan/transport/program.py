@@ -1,7 +1,7 @@
 """The node program as one archive, the same bytes from the same sources, and the words that start it there.
 
-The archive is stored, not compressed: its bytes then depend on no version of zlib, importing from it costs
-the node less, and it travels once per version. Building it reads some forty small files.
+The archive is stored, not compressed: its bytes then depend on no version of zlib. It travels once per
+version; the loader keeps it on the node with bytecode beside the sources, which halves the program's start.
 """
 
 from __future__ import annotations

@@ -38,11 +38,12 @@ START_LIMIT_S = 20.0
 
 @dataclass(slots=True)
 class SshNode:
-    """One SSH server and the machine that it pretends to be."""
+    """One SSH server and the machine that it pretends to be; `wrapper` is a command that starts it."""
 
     name: str
     base: Path
     port: int
+    wrapper: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -92,7 +93,7 @@ class SshNode:
         """Start the server without waiting for it."""
         assert SSHD is not None
         self.process = subprocess.Popen(
-            [SSHD, "-D", "-f", str(self.base / "sshd_config"), "-E", str(self.log)],
+            [*self.wrapper, SSHD, "-D", "-f", str(self.base / "sshd_config"), "-E", str(self.log)],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )

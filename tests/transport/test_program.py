@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric_plan.errors import TransportError
+from fabric_plan.facts.load import facts_of
 from fabric_plan.transport.base import Target
 from fabric_plan.transport.exchange import MAX_REQUEST_BYTES, Exchange, Rights, Sudo
 from fabric_plan.transport.local import Local
 from fabric_plan.transport.program import PACKAGE, loader, pack, program
+from tests.node.test_program import old_python
 
 
 def test_the_program_is_the_same_whatever_the_order_and_the_clock() -> None:
@@ -50,7 +52,8 @@ def test_the_loader_is_python_3_9_and_needs_nothing_else() -> None:
         if isinstance(node, ast.Import):
             assert all(name.name in sys.stdlib_module_names for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.module in ("__future__", f"{PACKAGE}.__main__")
+            top = (node.module or "").partition(".")[0]
+            assert node.level == 0 and (top == PACKAGE or top in sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "fish", "csh", "tcsh", "ksh"])
@@ -87,6 +90,22 @@ def test_the_request_is_not_in_the_command_line() -> None:
 def test_a_request_has_a_bound() -> None:
     with pytest.raises(TransportError, match="at most"):
         Exchange("node", "stage", {"content": "x" * MAX_REQUEST_BYTES}, Rights())
+
+
+def test_python_3_9_runs_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = old_python()
+    if python is None:
+        pytest.skip("no Python 3.9 here")
+    root = tmp_path / "root"
+    (root / "var").mkdir(parents=True)
+    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {python} "$@" --root {root}\n')
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    connection = Local(Rights(Sudo.NEVER)).connect(Target("here", "localhost"))
+    for _ in range(2):
+        facts = facts_of(connection.call("collect", {}, limit_s=120.0), node="here")
+        assert facts.host.python.startswith("3.9.")
+    assert len(list((root / "var/cache/fabric-plan").iterdir())) == 1
 
 
 def test_a_local_program_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
