@@ -432,6 +432,8 @@ def systemctl(state: State, argv: list[str]) -> str:
         if found != "active":
             refuse("" if "--quiet" in argv else found, status=3)
         return "" if "--quiet" in argv else "active\n"
+    if verb == "is-system-running":
+        return f"{state['system']}\n"
     if verb == "show":
         pattern = re.escape(units[0]).replace(r"\*", ".*")
         return (

@@ -68,6 +68,7 @@ def new_state(node: NodePlan, root: Path) -> State:
         "devlink": {},
         "rdma": {"qp": [], "ctx": []},
         "units": {},
+        "system": "running",
         "pids": {},
         "docker_user": None,
         "docker_nftables": False,
