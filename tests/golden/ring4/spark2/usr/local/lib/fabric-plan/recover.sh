@@ -1,5 +1,7 @@
 #!/bin/bash
 # Finishes or undoes a commit that was cut: what docs/reference/state.md calls the journal. Does nothing where there is none.
+# Without an argument it brings the files of a commit into place and no more. --boot, for the unit, also tells those who have read
+# the old files already.
 # Written by fabric-plan; a change here is overwritten.
 
 
@@ -38,11 +40,11 @@ finish() {
     exit 0
 }
 
-# One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
+# take_lock NAME: one run at a time, whoever started it: a unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
-    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
+    exec 9>>"$RUN/$1" || die "cannot open $RUN/$1"
+    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "somebody has held $RUN/$1 for too long; see: fuser -v $RUN/$1"
 }
 
 
@@ -82,7 +84,8 @@ entry_done() {
 # list_whole DIR: whether every line of DIR/list can be carried out: its file is there and unharmed, or has arrived already.
 list_whole() {
     local mode sum path n=0
-    [[ -s $1/list ]] || return 1
+    # A list that does not end with a whole line was cut.
+    [[ -s $1/list && -z $(tail -c 1 "$1/list") ]] || return 1
     while IFS=$'\t' read -r mode sum path; do
         n=$((n + 1))
         good_path "$path" || return 1
@@ -134,25 +137,23 @@ close_journal() {
     rm -rf "$STATE/done" && mv -T "$JOURNAL" "$STATE/done" && sync_path "$STATE" && rm -rf "$STATE/done"
 }
 
-# settle_system: what has read the old files is told; only where something changed.
-settle_system() {
+# settle_boot: this boot may have read the old files already: systemd its units, netplan's generator its definitions.
+settle_boot() {
     local path tool netplan='' sysctl='' units=()
-    ((${#CHANGED[@]})) || return 0
     for path in "${CHANGED[@]}"; do
         case $path in
             /etc/netplan/*) netplan=yes ;;
             /etc/sysctl.d/*) sysctl=yes ;;
-            /etc/systemd/system/*.wants/*) [[ -e $ROOT$path ]] && units+=("${path##*/}") ;;
+            /etc/systemd/system/*.wants/*) [[ -L $ROOT$path ]] && units+=("${path##*/}") ;;
         esac
     done
     if [[ -n $netplan ]]; then
         for tool in "$ROOT"/usr/libexec/netplan/generate "$ROOT"/usr/lib/netplan/generate netplan; do
             command -v "$tool" >/dev/null || continue
-            if [[ $tool == netplan ]]; then
-                netplan generate || problem 'netplan generate failed'
-            else
-                "$tool" || problem "$tool failed"
-            fi
+            # The generator itself needs no Python; the command does.
+            [[ $tool == netplan ]] && tool='netplan generate'
+            # shellcheck disable=SC2086  # one word or two
+            $tool || problem "$tool failed"
             break
         done
     fi
@@ -160,15 +161,19 @@ settle_system() {
     if [[ -n $sysctl ]]; then
         systemctl --no-block restart systemd-sysctl.service || problem 'systemd-sysctl.service cannot be restarted'
     fi
-    # Ordered by their units; not waited for, because this script is part of the same boot.
-    if ((${#units[@]})); then
+    # Units that the old files did not enable. Their own order holds; nothing waits here, inside the same boot. After the boot it is
+    # not for a repair to start anything.
+    if ((${#units[@]})) && [[ $(systemctl is-system-running 2>/dev/null) == @(initializing|starting) ]]; then
         systemctl --no-block start "${units[@]}" || problem "cannot start ${units[*]}"
     fi
 }
 
-take_lock
-exec 8>>"$RUN/commit.lock" || die "cannot open $RUN/commit.lock"
-flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 8 || die "an apply still holds $RUN/commit.lock"
+case ${1:-} in
+    '' | --boot) ;;
+    *) die "unknown argument $1 (only --boot is known)" ;;
+esac
+# The lock of commits, not that of the mesh scripts: a file that is replaced under a running script is not the one it runs from.
+take_lock commit.lock
 
 if [[ -d $JOURNAL ]]; then
     GENERATION=$(cat "$JOURNAL/generation" 2>/dev/null)
@@ -190,5 +195,7 @@ if [[ -e $STAGE ]]; then
     rm -rf "$STAGE" && say 'dropped a commit that had not begun'
 fi
 rm -rf "$STATE/done"
-settle_system
+if [[ ${1:-} == --boot ]] && ((${#CHANGED[@]})); then
+    settle_boot
+fi
 finish

@@ -85,11 +85,11 @@ finish() {
     exit 0
 }
 
-# One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
+# take_lock NAME: one run at a time, whoever started it: a unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
-    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
+    exec 9>>"$RUN/$1" || die "cannot open $RUN/$1"
+    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "somebody has held $RUN/$1 for too long; see: fuser -v $RUN/$1"
 }
 
 
@@ -717,7 +717,7 @@ write_environment() {
     } | replace_file "$RUN/rocenante.env" || problem "cannot write $RUN/rocenante.env"
 }
 
-take_lock
+take_lock lock
 wait_for_functions
 add_qdiscs
 converge_rules

@@ -44,11 +44,11 @@ finish() {
     exit 0
 }
 
-# One run at a time, whoever started it: the unit, the dispatcher or a person. The lock goes with the process.
+# take_lock NAME: one run at a time, whoever started it: a unit, the dispatcher or a person. The lock goes with the process.
 take_lock() {
     mkdir -p "$RUN" || die "cannot make $RUN"
-    exec 9>>"$RUN/lock" || die "cannot open $RUN/lock"
-    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "another run has held $RUN/lock for too long; see: fuser -v $RUN/lock"
+    exec 9>>"$RUN/$1" || die "cannot open $RUN/$1"
+    flock -w "${FABRIC_PLAN_LOCK_WAIT:-150}" 9 || die "somebody has held $RUN/$1 for too long; see: fuser -v $RUN/$1"
 }
 
 
@@ -298,7 +298,7 @@ case ${1:-} in
     --force) ;;
     *) die "unknown argument $1 (only --force is known)" ;;
 esac
-take_lock
+take_lock lock
 stop_markers
 remove_rules
 remove_qdiscs
