@@ -64,7 +64,6 @@ class Namespaces:
     def close(self) -> None:
         """Let go of every namespace; the kernel removes what is in them."""
         if self._home >= 0:
-            self._move(self._home)
             os.close(self._home)
             self._home = -1
         while self._held:
@@ -73,8 +72,8 @@ class Namespaces:
     @contextmanager
     def inside(self, node: str) -> Iterator[None]:
         """Run the body in the namespace of `node`; sockets opened there stay there."""
-        self._move(self._held[node])
         try:
+            self._move(self._held[node])
             yield
         finally:
             self._move(self._home)

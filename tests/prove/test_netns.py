@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,6 +141,18 @@ def test_the_verb_tells_and_puts_it_into_its_document(capsys: pytest.CaptureFixt
         "size": 9000,
         "failures": [],
     }
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is missing")
+def test_without_the_right_to_it_says_so() -> None:
+    command = [sys.executable, "-m", "fabric_plan", "prove", "-i", str(RING4), "--netns"]
+    powerless = ["setpriv", "--bounding-set=-sys_admin", *command]
+    done = subprocess.run(powerless, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 1
+    assert (
+        "error: cannot make a network namespace: Operation not permitted\n  hint: run it as root\n"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
