@@ -19,6 +19,7 @@ from fabric_plan.compare.diff import diff, live_changes
 from fabric_plan.compare.model import Change, Diff
 from fabric_plan.compare.preflight import Finding, Severity, preflight
 from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
+from fabric_plan.compare.takeover import take_over
 from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
@@ -86,7 +87,7 @@ class Deployment:
 
     def _run(self) -> Report:
         self.observer.stage("collecting the facts of every node")
-        facts = self._collect(self.sessions)
+        facts = self._collect({name: self.sessions[name] for name in self.desired})
         diffs = {name: diff(want, facts[name]) for name, want in self.desired.items()}
         findings = tuple(preflight(self.desired, facts, diffs, take_over=self.options.take_over))
         refuse(findings)
@@ -142,7 +143,10 @@ class Deployment:
             return Work((), (), ())
         sysctls = tuple(f"net/ipv4/conf/{setting.scope}/{setting.name}" for setting in want.sysctls)
         interfaces = tuple(function.netdev for function in want.functions)
-        return Work(files_to_stage(want, diffs[name]), sysctls, interfaces)
+        files = files_to_stage(want, diffs[name])
+        if self.options.take_over:
+            files = (*files, *take_over(want, diffs[name], facts[name]))
+        return Work(files, sysctls, interfaces)
 
     def _rehearse(self, sessions: Mapping[str, Session], work: Mapping[str, Work]) -> None:
         """Have every node that gets netplan files generate them in a copy: nobody else's interface may change
@@ -175,9 +179,12 @@ class Deployment:
                 )
 
     def _rdma_in_use(self) -> list[str]:
+        """Return who uses RDMA on any node of the fabric; a node that cannot be read counts as in use."""
         users = []
-        for name, facts in self._collect(self.sessions).items():
-            if facts.rdma.usage.in_use:
+        for name, facts in each(self.sessions, lambda session: collect(session, None)).items():
+            if isinstance(facts, FabricPlanError):
+                users.append(f"{name} cannot be read ({facts.message})")
+            elif facts.rdma.usage.in_use:
                 users.append(f"{name}: {', '.join(facts.rdma.usage.reasons[:3])}")
         return users
 

@@ -112,7 +112,7 @@ class Transaction:
             session = self.sessions[name]
             self.observer.stage(f"{name}: {step}: disrupts {step.disrupts}")
             try:
-                if step.reloads:
+                if step.idle:
                     self._idle()
                 session.run([step], self.observer.progress)
                 session.reconnect()
@@ -133,13 +133,11 @@ class Transaction:
         session.run(self.steps.closing.get(session.target.name, ()), self.observer.progress)
 
     def _idle(self) -> None:
-        """Refuse a driver reload while anybody in the fabric uses RDMA: a relay's reload kills its
-        neighbours' traffic.
-        """
+        """Refuse what kills others' traffic while anybody in the fabric uses RDMA."""
         users = self.rdma_in_use()
         if users:
             raise NodeError(
-                f"RDMA is in use, so no driver is reloaded: {'; '.join(users)}",
+                f"RDMA is in use, so this is not done: {'; '.join(users)}",
                 hint="stop the engine on every node, then apply again",
                 id="rdma-in-use",
             )

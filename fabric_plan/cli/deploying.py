@@ -8,14 +8,23 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
-from fabric_plan.apply.deploy import Findings, Options
+from fabric_plan import resources
+from fabric_plan.apply.deploy import Deployment, Findings, Options
 from fabric_plan.apply.ends import GOOD, Report
 from fabric_plan.apply.observer import Observer
 from fabric_plan.cli.console import Console
+from fabric_plan.cli.reaching import transport_of
+from fabric_plan.compare.desired import Desired, desired_of
 from fabric_plan.compare.preflight import Severity
 from fabric_plan.compare.show import document, lines
-from fabric_plan.errors import ExitCode, UsageError
+from fabric_plan.errors import ExitCode, FabricPlanError, UsageError
+from fabric_plan.planner.model import Plan
+from fabric_plan.render.tree import render
+from fabric_plan.transport.base import Connection, Target, each
+
+T = TypeVar("T")
 
 
 def add_deploying(parser: argparse.ArgumentParser) -> None:
@@ -105,3 +114,53 @@ def report(found: Report, console: Console) -> ExitCode:
     if console.json:
         console.document({**found.document(), "diff": document(found.diffs)})
     return ExitCode.OK if found.ok else ExitCode.ERROR
+
+
+def desired_states(plan: Plan) -> dict[str, Desired]:
+    """Return what every node of `plan` has to look like."""
+    rendered = render(plan, resources.layers(), resources.template)
+    return {
+        name: desired_of(name, {file.path: (file.mode, file.content) for file in files}, resources.layers())
+        for name, files in rendered.files.items()
+    }
+
+
+def on_nodes(
+    plan: Plan, names: tuple[str, ...], options: argparse.Namespace, work: Callable[[Connection], T]
+) -> dict[str, T]:
+    """Do `work` over one connection to each node, in parallel. Raises the first node's error."""
+    transport = transport_of(options)
+
+    def one(name: str) -> T:
+        connection = transport.connect(Target.of(plan.fabric.node(name)))
+        try:
+            return work(connection)
+        finally:
+            connection.close()
+
+    found = {}
+    for name, result in each({name: name for name in names}, one).items():
+        if isinstance(result, FabricPlanError):
+            result.where = result.where or name
+            raise result
+        found[name] = result
+    return found
+
+
+def deploy(
+    intent: str, plan: Plan, wants: dict[str, Desired], options: argparse.Namespace, console: Console
+) -> ExitCode:
+    """Bring the nodes in `wants` to those states, and report. With ``--local`` the others cannot be asked."""
+    names = tuple(wants) if options.local else tuple(node.name for node in plan.nodes)
+    deployment = Deployment(
+        intent=intent,
+        fabric=plan.fabric.name,
+        holder=holder(),
+        desired=wants,
+        targets={name: Target.of(plan.fabric.node(name)) for name in names},
+        transport=transport_of(options),
+        options=options_of(options),
+        observer=observer(console),
+        ask=asker(options, console),
+    )
+    return report(deployment.run(), console)

@@ -43,6 +43,11 @@ VERBS: tuple[Verb, ...] = (
     Verb("validate", "check an inventory and say every finding at once"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),
     Verb("collect", "ask every node once for its facts, to look at or to keep"),
+    Verb("diff", "compare the nodes, or their saved facts, with the plan"),
+    Verb("apply", "put the plan on the nodes as one transaction, with the way back armed"),
+    Verb("rollback", "bring the nodes back to the generation before"),
+    Verb("remove", "take the mesh, plane 2 or everything of ours off the nodes"),
+    Verb("history", "list the generations that the nodes keep"),
     Verb("prove", "walk every frame of the plan without writing anything"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
 )

@@ -100,7 +100,7 @@ def _conflicts(desired: Desired, facts: Facts) -> Iterator[Change]:
     """Name other files that define our interfaces: netplan adds addresses up across files."""
     ours = {function.netdev for function in desired.functions}
     for path, found in shadowed(facts.netplan.value or {}).items():
-        if is_ours(path.replace("/run/", "/etc/", 1)):
+        if is_ours(path.replace("/run/", "/etc/", 1)) or desired.file(path) is not None:
             continue
         if found.nul:
             yield Change(Resource.CONFLICT, path, f"{found.size} bytes with NUL", None)

@@ -52,14 +52,14 @@ class StepKind(StrEnum):
 class Step:
     """One thing that the node does. `disrupts` says whom it disturbs and for how long; None: nobody.
 
-    `parameters` are as the node program takes them for this kind; `reloads` marks a driver reload, which is
-    refused while RDMA is in use anywhere in the fabric.
+    `parameters` are as the node program takes them for this kind; `idle` marks what kills traffic of other
+    nodes too (a driver reload, a stopped mesh), and is refused while RDMA is in use anywhere in the fabric.
     """
 
     kind: StepKind
     parameters: Mapping[str, Any] = field(default_factory=dict)
     disrupts: str | None = None
-    reloads: bool = False
+    idle: bool = False
 
     def __str__(self) -> str:
         details = " ".join(

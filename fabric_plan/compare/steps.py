@@ -4,14 +4,20 @@ order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fabric_plan.compare.desired import Desired
+from fabric_plan.compare.files import defined_interfaces
 from fabric_plan.compare.model import Change, Diff, Resource, Step, StepKind
 from fabric_plan.compare.network import ADDRESSES_GO
 from fabric_plan.compare.offload import MARKER_RESTART, RELOAD
 from fabric_plan.node.document import Facts
+
+SCRIPTS = "/usr/local/lib/fabric-plan"
+UNIT = re.compile(r"/etc/systemd/system/fabric-plan-[^/@]+\.service")
+MESH_STOPS = "stops RDMA to far nodes that this node sends or relays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +67,58 @@ def plan_steps(
 ) -> FabricSteps:
     """Return the steps that mend `diffs`.
 
-    Harmless ones first and everywhere; then address changes, node by node and function by function; then
-    driver reloads in the same way; then the rules on every node whose own or whose neighbour's function was
-    made anew, and last the
-    markers.
+    Harmless ones first and everywhere. Then, each kind node by node and function by function: what is taken
+    down, address changes, driver reloads, markers. Last the rules and forwarding, which rest on all of those
+    and change only what is wrong.
     """
     harmless: dict[str, tuple[Step, ...]] = {}
-    addresses: list[tuple[str, Step]] = []
-    reloads: list[tuple[str, Step]] = []
-    markers: list[tuple[str, Step]] = []
     closing: dict[str, tuple[Step, ...]] = {}
+    rounds: dict[str, list[tuple[str, Step]]] = {
+        kind: [] for kind in ("down", "addresses", "reloads", "markers")
+    }
     for name, diff in diffs.items():
         if not diff.differs:
             continue
-        want = desired[name]
-        before = {change.step for change in diff.changes if change.counts}
-        harmless[name] = tuple(_harmless(want, diff, before))
-        for netdev in _in_order(want, facts[name], _interfaces(diff, StepKind.NETPLAN)):
-            addresses.append((name, Step(StepKind.NETPLAN, {"interfaces": [netdev]}, ADDRESSES_GO)))
-        for netdev in _in_order(want, facts[name], _interfaces(diff, StepKind.HAIRPIN)):
-            reloads.append((name, Step(StepKind.HAIRPIN, {"netdev": netdev}, RELOAD, reloads=True)))
-        devices = sorted(
-            c.name for c in diff.changes if c.step is StepKind.MARKERS and c.resource is Resource.MARKER
-        )
+        want, found = desired[name], facts[name]
+        harmless[name] = tuple(_harmless(want, diff))
+        closing[name] = tuple(_closing(want, diff))
+        rounds["down"] += [(name, step) for step in _down(diff, found)]
+        for netdev in _in_order(want, found, _interfaces(diff, StepKind.NETPLAN)):
+            step = Step(StepKind.NETPLAN, {"interfaces": [netdev]}, ADDRESSES_GO)
+            rounds["addresses"].append((name, step))
+        for netdev in _in_order(want, found, _interfaces(diff, StepKind.HAIRPIN)):
+            rounds["reloads"].append((name, Step(StepKind.HAIRPIN, {"netdev": netdev}, RELOAD, idle=True)))
+        devices = sorted(c.name for c in diff.changes if c.step is StepKind.MARKERS and _live(c))
         if devices:
-            markers.append((name, Step(StepKind.MARKERS, {"devices": devices}, MARKER_RESTART)))
-        closing[name] = tuple(_closing(want, before))
-    # A reloaded function leaves rules on both ends that look right and lead nowhere, and a route that is
-    # gone.
-    if reloads:
-        for name, want in desired.items():
-            if want.mesh and name not in closing:
-                closing[name] = (Step(StepKind.MESH),)
-    return FabricSteps(harmless, (*addresses, *reloads, *markers), closing)
+            step = Step(StepKind.MARKERS, {"devices": devices}, MARKER_RESTART, idle=True)
+            rounds["markers"].append((name, step))
+    return FabricSteps(harmless, tuple(entry for kind in rounds.values() for entry in kind), closing)
 
 
-def _harmless(want: Desired, diff: Diff, needed: set[StepKind | None]) -> Iterator[Step]:
+def _vanished(diff: Diff) -> set[str]:
+    return {c.name for c in diff.changes if c.resource is Resource.FILE and c.want is None}
+
+
+def _down(diff: Diff, facts: Facts) -> Iterator[Step]:
+    """Yield what takes away that which no file of the new state knows any more."""
+    gone = _vanished(diff)
+    if f"{SCRIPTS}/mesh-down.sh" in gone:
+        yield Step(StepKind.MESH_DOWN, {}, MESH_STOPS, idle=True)
+    units = sorted(path.rsplit("/", 1)[-1] for path in gone if UNIT.fullmatch(path))
+    running = facts.units.value or {}
+    stop = [unit for unit in units if unit in running and running[unit].active_state == "active"]
+    if stop:
+        yield Step(StepKind.UNITS, {"start": [], "stop": stop}, MESH_STOPS, idle=True)
+    netplan = facts.netplan.value or {}
+    texts = [netplan[path].text or "" for path in sorted(gone) if path in netplan]
+    for netdev in sorted({netdev for text in texts for netdev in defined_interfaces(text)}):
+        yield Step(StepKind.FLUSH, {"interfaces": [netdev]}, ADDRESSES_GO)
+
+
+def _harmless(want: Desired, diff: Diff) -> Iterator[Step]:
+    needed = {change.step for change in diff.changes if change.counts}
+    if f"{SCRIPTS}/forward.sh" in _vanished(diff):
+        yield Step(StepKind.FORWARD_STOP)
     if StepKind.DAEMON_RELOAD in needed or any(c.name.startswith("/etc/systemd/") for c in diff.changes):
         yield Step(StepKind.DAEMON_RELOAD)
     if StepKind.SYSCTL in needed:
@@ -110,11 +132,10 @@ def _harmless(want: Desired, diff: Diff, needed: set[StepKind | None]) -> Iterat
         yield Step(StepKind.OFFLOAD, {"interfaces": _interfaces(diff, StepKind.OFFLOAD)})
 
 
-def _closing(want: Desired, needed: set[StepKind | None]) -> Iterator[Step]:
-    """Yield what rests on addresses and functions: forwarding and the mesh, each of which changes only what
-    is wrong.
-    """
-    if want.file("/usr/local/lib/fabric-plan/forward.sh"):
+def _closing(want: Desired, diff: Diff) -> Iterator[Step]:
+    """Yield what rests on addresses and functions: forwarding and mesh, which change only what is wrong."""
+    needed = {change.step for change in diff.changes if change.counts}
+    if want.file(f"{SCRIPTS}/forward.sh"):
         yield Step(StepKind.FORWARD)
     if want.mesh:
         yield Step(StepKind.MESH)

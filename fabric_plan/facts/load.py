@@ -36,11 +36,6 @@ def parse_json(document: bytes, *, where: str) -> Any:
         ) from None
 
 
-def facts_of(value: Any, *, node: str) -> Facts:
-    """Return the facts in the JSON value that `node` answered. Raises `NodeError` as `load_facts` does."""
-    return facts_of(value, node=node)
-
-
 def facts_of(value: object, *, node: str) -> Facts:
     """Return the facts in a parsed document. Raises `NodeError` for another version or a value of the wrong
     type.

@@ -141,7 +141,12 @@ def test_no_is_no() -> None:
     fabric = FakeFabric(WANTS)
     one = deployment(fabric)
     seen: list[Findings] = []
-    one.ask = lambda findings: bool(seen.append(findings))
+
+    def ask(findings: Findings) -> bool:
+        seen.append(findings)
+        return False
+
+    one.ask = ask
     with pytest.raises(RefusalError, match="nothing was changed"):
         one.run()
     assert seen[0].diffs["spark1"].differs

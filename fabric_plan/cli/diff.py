@@ -1,0 +1,80 @@
+"""``fabric-plan diff``: live state against the plan, from the nodes or from saved facts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from fabric_plan.apply.deploy import collect
+from fabric_plan.apply.session import Session
+from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan
+from fabric_plan.cli.console import Console
+from fabric_plan.cli.deploying import desired_states
+from fabric_plan.cli.reaching import add_reaching, saved_facts, transport_of
+from fabric_plan.compare.desired import Desired
+from fabric_plan.compare.diff import diff
+from fabric_plan.compare.show import document, lines
+from fabric_plan.errors import ExitCode, FabricPlanError
+from fabric_plan.node.document import Facts
+from fabric_plan.planner.model import Plan
+from fabric_plan.transport.base import Target, each
+
+EXAMPLE = "fabric-plan diff -i inventories/home.yaml"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add this verb's arguments."""
+    add_inventory(parser)
+    add_nodes(parser)
+    add_reaching(parser)
+    parser.add_argument(
+        "--facts", metavar="FILE|DIR", help="facts saved by `collect -o`, instead of the nodes"
+    )
+    parser.add_argument(
+        "--detailed-exitcode", action="store_true", help="2 where something differs, instead of 0"
+    )
+
+
+def run(options: argparse.Namespace, console: Console) -> ExitCode:
+    """Compare; nothing is changed anywhere."""
+    plan = read_plan(options.inventory)
+    names = chosen_nodes(plan, options.node)
+    wants = {name: want for name, want in desired_states(plan).items() if name in names}
+    facts = _saved(options.facts, names) if options.facts else _live(options, plan, wants)
+    found = {name: diff(want, facts[name]) for name, want in wants.items()}
+    for line, style in lines(found):
+        console.say(line, style)
+    if console.json:
+        console.document(document(found))
+    differs = any(one.differs for one in found.values())
+    return ExitCode.DIFFERENCE if differs and options.detailed_exitcode else ExitCode.OK
+
+
+def _saved(name: str, names: tuple[str, ...]) -> Mapping[str, Facts]:
+    facts = saved_facts(name)
+    missing = [node for node in names if node not in facts]
+    if missing:
+        raise FabricPlanError(
+            f"no facts of {', '.join(missing)}", where=name, hint="--node limits the comparison to some nodes"
+        )
+    return facts
+
+
+def _live(options: argparse.Namespace, plan: Plan, wants: Mapping[str, Desired]) -> Mapping[str, Facts]:
+    transport = transport_of(options)
+
+    def one(name: str) -> Facts:
+        session = Session(Target.of(plan.fabric.node(name)), transport, 0)
+        try:
+            return collect(session, wants[name])
+        finally:
+            session.drop()
+
+    results = each({name: name for name in wants}, one)
+    facts = {}
+    for name, result in results.items():
+        if isinstance(result, FabricPlanError):
+            result.where = result.where or name
+            raise result
+        facts[name] = result
+    return facts
