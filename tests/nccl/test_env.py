@@ -198,11 +198,11 @@ def test_nothing_pins_a_gid_index() -> None:
 _LINE = re.compile(r"[A-Z][A-Z0-9_]*=[A-Za-z0-9_.,:;=/@+-]*")
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_every_environment_reads_the_same_for_systemd_and_docker(sketch: Sketch) -> None:
     plan = sketch.plan()
-    rendered = render(plan, layers(), template)
+    rendered = render(plan, (layer for layer in layers() if layer.layer == "nccl"), template)
     for node in plan.nodes:
         files = {file.path: file for file in rendered.files[node.name]}
         assert ("/etc/fabric-plan/env/nccl.env" in files) == (plan.nccl_prefix is not None)

@@ -26,9 +26,13 @@ def _ring4() -> Plan:
     return plan_fabric(load((INVENTORIES / "ring4.yaml").read_text(), "ring4.yaml", hardware_roles()).fabric)
 
 
+# The other layers have nothing to say here, and every example is rendered.
+LAYER = tuple(layer for layer in layers() if layer.layer == "nccl")
+
+
 def graph_texts(plan: Plan, node: str) -> dict[str, str]:
     """The graph files of one node by stem."""
-    files = render(plan, layers(), template).files[node]
+    files = render(plan, LAYER, template).files[node]
     return {Path(file.path).stem: file.content for file in files if "/fabric-plan/nccl/" in file.path}
 
 
@@ -103,11 +107,11 @@ def test_one_plane_repeats_its_device() -> None:
     assert _channels(plan, 0, GraphKind.RING) == [(1, 0)] * 4
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_every_graph_is_clean_and_right_by_the_cables(sketch: Sketch) -> None:
     plan = sketch.plan()
-    rendered = render(plan, layers(), template)
+    rendered = render(plan, LAYER, template)
     for node in plan.nodes:
         texts = {
             Path(file.path).stem: file.content
@@ -121,7 +125,7 @@ def test_every_graph_is_clean_and_right_by_the_cables(sketch: Sketch) -> None:
             assert "\t" not in text
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_the_sender_of_a_channel_has_one_device_in_the_listeners_subnet(sketch: Sketch) -> None:
     plan = sketch.plan()
@@ -161,5 +165,5 @@ def test_a_changed_template_that_nccl_would_not_take_does_not_render(
         return damage(template(name)) if name == "nccl-graph.xml.j2" else template(name)
 
     with pytest.raises(RoleError) as raised:
-        render(_ring4(), layers(), read)
+        render(_ring4(), LAYER, read)
     assert said in raised.value.message

@@ -146,7 +146,7 @@ def test_a_file_of_another_node_or_communicator_is_told() -> None:
     assert "names device 10; n0 has 4" in str(lint_against(far.encode(), PLAN, PLAN.nodes[0], GraphKind.RING))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(
     st.lists(
         st.tuples(

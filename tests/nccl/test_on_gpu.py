@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nccl.gpu_cases import CASES, LINT_CASES, Case, libraries, missing, run_cases
+from tests.nccl.gpu_cases import CASES, LINT_CASES, Case
+from tests.nccl.gpu_run import libraries, missing, run_cases
 
 pytestmark = [
     pytest.mark.nccl,
