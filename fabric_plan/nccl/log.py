@@ -333,6 +333,22 @@ def _far_channels(lines: Lines, devices: int | None) -> Iterator[LogFinding]:
         )
 
 
+# Why no ring was connected, by whether NCCL warned and whether its start came to an end.
+_RINGLESS = {
+    (True, True): (Verdict.BAD, "the start failed before the ring was whole", "mend what is named above"),
+    (False, True): (
+        Verdict.NOT_PROVEN,
+        "rings are connected with the first collective, and only INIT says so",
+        "look again after the first request, with INIT among NCCL_DEBUG_SUBSYS",
+    ),
+    (False, False): (
+        Verdict.NOT_PROVEN,
+        "the start goes on, or the process died without a word: a graph without typeintra does that",
+        "fabric-plan nccl check FILE",
+    ),
+}
+
+
 def _absent(lines: Lines, devices: int | None) -> Iterator[LogFinding]:
     if not _matches(lines, r"\bNCCL (?:INFO|WARN|version)"):
         yield _finding(
@@ -344,21 +360,12 @@ def _absent(lines: Lines, devices: int | None) -> Iterator[LogFinding]:
             (),
         )
         return
-    started = _matches(lines, r"Init START|Init COMPLETE")
+    started = [number for number, _ in _matches(lines, r"Init START|Init COMPLETE")]
     if not _matches(lines, r"Connected all rings"):
         failed = bool(_matches(lines, r"NCCL WARN"))
-        yield _finding(
-            "rings-missing",
-            Verdict.BAD if failed else Verdict.NOT_PROVEN,
-            "no ring was connected",
-            "the start failed before the ring was whole"
-            if failed
-            else "rings are connected with the first collective, and only INIT says so",
-            "mend what is named above"
-            if failed
-            else "look again after the first request, with INIT among NCCL_DEBUG_SUBSYS",
-            [number for number, _ in started],
-        )
+        ended = failed or bool(_matches(lines, r"Init COMPLETE"))
+        verdict, means, mend = _RINGLESS[failed, ended]
+        yield _finding("rings-missing", verdict, "no ring was connected", means, mend, started)
     if _matches(lines, r"Using network IB\b") and not _matches(
         lines, r"ListenerRouting|Subnet-aware routing"
     ):

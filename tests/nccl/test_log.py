@@ -127,6 +127,8 @@ def test_what_is_not_logged_is_not_proven() -> None:
     assert _verdicts(HEAD)["not proven"] == {"routing-not-logged"}
     started = "h NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 - Init COMPLETE\n"
     assert _verdicts(started)["not proven"] == {"rings-missing"}
+    (died,) = check_log(started.replace("COMPLETE", "START"))
+    assert "a graph without typeintra" in died.means
 
 
 def test_the_plan_says_how_many_devices_there_are() -> None:
