@@ -17,7 +17,7 @@ from fabric_plan.nccl.graph import GraphKind
 from fabric_plan.nccl.library import Library, judge, read_library
 from fabric_plan.nccl.lint import lint, lint_against, meaning
 from fabric_plan.nccl.log import Verdict, check_log
-from fabric_plan.nccl.neighbours import devices
+from fabric_plan.nccl.neighbours import devices, every_pair_joined
 
 EXAMPLE = """fabric-plan nccl check build/ring4/spark1/etc/fabric-plan/nccl/ring.xml
   fabric-plan nccl check-library /usr/lib/aarch64-linux-gnu/libnccl.so.2 -i inventories/ring4.yaml
@@ -140,10 +140,11 @@ def _planned(options: argparse.Namespace, library: Library) -> tuple[NcclLibrary
 
 def _check_log(options: argparse.Namespace, console: Console) -> ExitCode:
     text = re.sub(r"\x1b\[[0-9;]*m", "", _read(options.file).decode("utf-8", "replace"))
-    count = None
+    count, trees = None, False
     if options.inventory:
-        count = max(len(devices(node)) for node in read_plan(options.inventory).nodes)
-    found = check_log(text, count)
+        plan = read_plan(options.inventory)
+        count, trees = max(len(devices(node)) for node in plan.nodes), every_pair_joined(plan)
+    found = check_log(text, count, trees=trees)
     for finding in found:
         at = f"{options.file}:{finding.lines[0]}" if finding.lines else options.file
         times = f" ({finding.count} times)" if finding.count > 1 else ""

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fabric_plan.inventory.schema import NcclLibrary
-from fabric_plan.nccl.neighbours import device_index, devices, every_pair_joined, has_world_ring
+from fabric_plan.nccl.neighbours import (
+    device_index,
+    devices,
+    every_pair_joined,
+    has_world_ring,
+    shared_cables,
+)
 from fabric_plan.planner.model import NodePlan, Path, Plan
 
 GRAPH_DIR = "/etc/fabric-plan/nccl"
@@ -231,9 +238,19 @@ def nccl_notes(plan: Plan) -> tuple[str, ...]:
     """Return what the head of the file has to say about what is *not* in it."""
     if has_world_ring(plan):
         return ()
+    apart = [
+        f"{node.rank} and {peer.rank}"
+        for node, peer in pairwise(plan.nodes)
+        if not shared_cables(plan, node, peer)
+    ]
     return (
         f"No ring over all {len(plan.nodes)} ranks: the nodes form a line. Two neighbours alone take",
         f"the graph file of their cable: NCCL_GRAPH_FILE={GRAPH_DIR}/link-prev.xml or link-next.xml.",
+        *(
+            (f"Ranks that follow each other but share no cable have none: {', '.join(apart)}.",)
+            if apart
+            else ()
+        ),
     )
 
 

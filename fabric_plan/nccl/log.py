@@ -162,20 +162,26 @@ _SIGNS: tuple[_Sign, ...] = (
     ),
 )
 
+# How many line numbers a finding names.
 _KEPT = 5
-
 
 Lines = list[tuple[int, str]]
 
 
-def check_log(text: str, devices: int | None = None) -> tuple[LogFinding, ...]:
-    """Return what a log says, bad first, then not proven, then good. `devices`: how many a node has, where
-    known.
+# What is wrong on a ring alone: in a pair and behind a switch a tree finds its way.
+_TREES = ("trees-connected", "tree-channels")
+
+
+def check_log(text: str, devices: int | None = None, *, trees: bool = False) -> tuple[LogFinding, ...]:
+    """Return what a log says, bad first, then not proven, then good.
+
+    `devices`: how many a node has, where known; `trees`: whether trees may be connected on this fabric.
     """
     lines = list(enumerate(text.splitlines(), start=1))
     found = [finding for sign in _SIGNS for finding in _sign(sign, lines)]
     for derive in _DERIVED:
         found += derive(lines, devices)
+    found = [finding for finding in found if not (trees and finding.id in _TREES)]
     order = (Verdict.BAD, Verdict.NOT_PROVEN, Verdict.GOOD)
     return tuple(sorted(found, key=lambda finding: (order.index(finding.verdict), finding.lines[:1])))
 

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 
 from fabric_plan.inventory.load import load
 from fabric_plan.inventory.schema import NcclLibrary
 from fabric_plan.nccl.env import exact_or_prefix, nccl_env, nccl_names, nccl_notes, peer_map, rocenante_env
+from fabric_plan.nccl.graph import kinds
 from fabric_plan.planner.model import NodePlan, Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
@@ -98,7 +100,16 @@ def test_a_line_says_why_it_has_no_ring() -> None:
     head = " ".join(nccl_notes(Sketch(nodes=4, shape="line").plan()))
     assert "No ring over all 4 ranks" in head
     assert "link-prev.xml" in head
+    assert "share no cable" not in head
     assert nccl_notes(Sketch(nodes=4).plan()) == ()
+
+
+def test_a_line_whose_ranks_do_not_follow_it_says_which_have_no_link() -> None:
+    document = Sketch(nodes=3, shape="line").document()
+    document["nodes"] = [document["nodes"][i] for i in (0, 2, 1)]
+    plan = plan_fabric(load(yaml.safe_dump(document), "line.yaml", hardware_roles()).fabric)
+    assert nccl_notes(plan)[-1] == "Ranks that follow each other but share no cable have none: 0 and 1."
+    assert [len(kinds(plan, node)) for node in plan.nodes] == [0, 1, 1]
 
 
 def test_devices_without_a_cable_are_left_out() -> None:

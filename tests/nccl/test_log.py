@@ -121,6 +121,13 @@ def test_planes_come_from_pci_roots_where_names_say_nothing() -> None:
     assert "same-plane" in same["good"]
 
 
+def test_trees_are_right_where_everybody_is_joined() -> None:
+    text = (LOGS / "cumem-off.log").read_text() + "h NCCL INFO Connected all trees\n"
+    ids = {finding.id for finding in check_log(text, trees=True)}
+    assert not ids & {"trees-connected", "tree-channels"}
+    assert {"trees-connected", "tree-channels"} <= {finding.id for finding in check_log(text)}
+
+
 def test_what_is_not_logged_is_not_proven() -> None:
     assert _verdicts("") == {"not proven": {"nothing-logged"}}
     assert _verdicts("INFO: engine ready\n") == {"not proven": {"nothing-logged"}}
