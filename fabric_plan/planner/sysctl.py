@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fabric_plan.planner.model import NodePlan
+from fabric_plan.planner.model import NodePlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,31 @@ _TRANSIT = (
     1,
     "TCP to cables further on crosses this kernel; per interface, so ip_forward stays as it is",
 )
+# A function of a plane that the fabric does not use hears its twin's ARP requests all the same.
+_QUIET = ("arp_ignore", "arp_announce", "rp_filter")
 
 
-def sysctls(node: NodePlan) -> tuple[Sysctl, ...]:
-    """Return the settings of `node`, general ones first, then function by function in PCI order."""
-    return tuple(_sysctls(node))
+def sysctls(plan: Plan, node: NodePlan) -> tuple[Sysctl, ...]:
+    """Return the settings of `node`, general ones first, then function by function in PCI order.
+
+    Functions of an unmanaged plane get none: they are never written.
+    """
+    return tuple(_sysctls(plan, node))
 
 
-def _sysctls(node: NodePlan) -> Iterator[Sysctl]:
+def _sysctls(plan: Plan, node: NodePlan) -> Iterator[Sysctl]:
     for scope in ("all", "default"):
         for name, value, why in _EVERYWHERE:
             yield Sysctl(scope, name, value, why)
     cabled = [planned for planned in node.functions if planned.managed and planned.cabled]
-    # Two ports of one plane make a transit node: frames may come in on one and leave on the other.
-    transit = len({planned.function.port for planned in cabled}) > 1
-    for planned in cabled:
-        for name, value, why in (*_FUNCTION, *([_TRANSIT] if transit else [])):
+    ports = {planned.function.port for planned in cabled}
+    for planned in node.functions:
+        if planned in cabled:
+            # Two ports of one plane make a transit node: frames may come in on one and leave on the other.
+            wanted = (*_FUNCTION, *([_TRANSIT] if len(ports) > 1 else []))
+        elif planned.function.port in ports and planned.function.plane not in plan.fabric.planes:
+            wanted = tuple(setting for setting in _FUNCTION if setting[0] in _QUIET)
+        else:
+            continue
+        for name, value, why in wanted:
             yield Sysctl(planned.function.netdev, name, value, why)

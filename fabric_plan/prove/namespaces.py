@@ -147,7 +147,7 @@ class Namespaces:
     def _configure(self, ip: Any, node: NodePlan) -> None:
         index = {link.get("ifname"): link["index"] for link in ip.get_links()}
         ip.link("set", index=index["lo"], state="up")
-        for setting in sysctls(node):
+        for setting in sysctls(self._plan, node):
             if setting.scope in ("all", "default", *index):
                 _write_setting(setting.scope, setting.name, setting.value)
         for planned in node.functions:

@@ -150,7 +150,7 @@ CONDITIONS: dict[str, Callable[[Plan, NodePlan], bool]] = {
 
 def _node_views(plan: Plan, node: NodePlan) -> Item:
     return {
-        "sysctls": sysctls(node),
+        "sysctls": sysctls(plan, node),
         "ours": OursView(),
         "carrier": [function for function in managed_functions(node) if function.address],
         "hairpin": hairpin_view(plan, node),

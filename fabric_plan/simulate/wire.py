@@ -175,7 +175,7 @@ def build(plan: Plan) -> Wire:
         forwarding=frozenset(
             (node.name, setting.scope)
             for node in plan.nodes
-            for setting in sysctls(node)
+            for setting in sysctls(plan, node)
             if (setting.name, setting.value) == ("forwarding", 1)
         ),
         accepted=frozenset(
