@@ -99,8 +99,8 @@ def _with_node(plan: Plan, changed: NodePlan) -> Plan:
     return replace(plan, nodes=tuple(changed if node.name == changed.name else node for node in plan.nodes))
 
 
-def _without(name: str) -> Callable[[NodePlan], tuple[Sysctl, ...]]:
-    return lambda node: tuple(setting for setting in sysctls(node) if setting.name != name)
+def _without(name: str) -> Callable[[Plan, NodePlan], tuple[Sysctl, ...]]:
+    return lambda plan, node: tuple(s for s in sysctls(plan, node) if s.name != name)
 
 
 def test_without_forwarding_the_far_corner_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

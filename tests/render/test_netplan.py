@@ -1,4 +1,4 @@
-"""netplan itself reads what is rendered: it generates the planned backends, and no other interface changes its own."""
+"""netplan reads what is rendered: the planned backends come out, and no other interface changes its own."""
 
 from __future__ import annotations
 
