@@ -95,7 +95,7 @@ def cabling(seats: Seats, order: Sequence[str]) -> Cabling:
         if len(nodes) == 1:
             alone.append((subnet, held))
             continue
-        if len(ends) > len(nodes) or subnet.overlaps(LINK_LOCAL):
+        if len(ends) > len(nodes) or 2 < len(nodes) < len(order) or subnet.overlaps(LINK_LOCAL):
             refusals.append(_one_subnet_for_all(subnet, held))
             continue
         by_plane: dict[int, list[_Held]] = defaultdict(list)
@@ -197,15 +197,13 @@ def _same_address(groups: Mapping[IPv4Network, list[_Held]]) -> Iterator[FabricP
 
 
 def _one_subnet_for_all(subnet: IPv4Network, held: Sequence[_Held]) -> FabricPlanError:
-    who = ", ".join(dict.fromkeys(str(h.seat.end) for h in held))
-    why = (
-        "link-local addresses are one subnet on every port"
-        if subnet.overlaps(LINK_LOCAL)
-        else "it cannot tell which port is cabled to which"
-    )
+    who = ", ".join(dict.fromkeys(f"{h.seat.end} ({h.interface.netdev} {h.claim.address.ip})" for h in held))
+    why = "a cable has two ends, and a rail of a switch one of every node"
+    if subnet.overlaps(LINK_LOCAL):
+        why = "link-local addresses are one subnet on every port"
     return FabricPlanError(
         f"one subnet {subnet} stands on {who}: {why}",
-        hint="give every cable and plane a subnet of its own, or state the cabling in cables.yaml",
+        hint="give every cable and plane a subnet of its own",
         id="one-subnet-for-all",
     )
 

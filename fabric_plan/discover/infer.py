@@ -4,8 +4,7 @@ ports and files.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -14,6 +13,7 @@ from fabric_plan.discover.compose import compose
 from fabric_plan.discover.evidence import Doubt, Evidence, FoundNode, Interface, Listed, Settings
 from fabric_plan.discover.heard import heard, joined
 from fabric_plan.discover.identify import Identified, identify
+from fabric_plan.discover.remarks import remarks, usual_mtu
 from fabric_plan.discover.renumber import renumbering
 from fabric_plan.discover.table import Compared, compare, table_refusal
 from fabric_plan.discover.write import inventory_text
@@ -27,8 +27,6 @@ from fabric_plan.roles import Hardwares
 from fabric_plan.topology.detect import declared_order, shape
 from fabric_plan.topology.fabric import End, Fabric
 from fabric_plan.topology.shape import Topology
-
-NETPLAN_MTU = 1500  # what the kernel takes where nobody says
 
 COMMENTS = (
     "Written from what is on the nodes: subnets and addresses are pinned as they were found there.",
@@ -72,6 +70,8 @@ class Outcome:
 class _Findings:
     refusals: list[FabricPlanError] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    # Cables that contradict each other make no sound draft: what is wrong with it would only repeat them.
+    contradictory: bool = False
 
 
 def infer(evidence: Evidence, roles: Hardwares) -> Outcome:
@@ -90,17 +90,16 @@ def infer(evidence: Evidence, roles: Hardwares) -> Outcome:
     names = [node.name for node in evidence.nodes]
     found = joined(cabling(seats, names), heard(seats))
     said.refusals += found.refusals
+    said.contradictory = bool(found.refusals)
     said.notices += found.notices
     segments, compared = _with_table(evidence, seats, found, said)
     if not segments:
         said.refusals.append(_nothing(evidence, seats))
         return Outcome((), None, (), None, None, tuple(said.refusals), (), compared, Scope.FABRIC)
-    seats, segments = _plane_2_alone(seats, segments)
+    seats, segments = _plane_2_alone(evidence, seats, segments)
     planes = tuple(sorted({plane for segment in segments for plane in segment.lanes})) or (1, 2)
-    said.notices += _mtu(seats, segments)
-    said.notices += _dead(seats, segments)
-    said.notices += _incomplete(segments, planes)
-    settings = replace(evidence.settings, mtu=_usual_mtu(seats, segments) or evidence.settings.mtu)
+    said.notices += remarks(seats, segments, planes)
+    settings = replace(evidence.settings, mtu=usual_mtu(seats, segments) or evidence.settings.mtu)
     return _planned(evidence, roles, settings, seats, segments, planes, said, compared)
 
 
@@ -136,9 +135,11 @@ def _planned(
         _, first = loaded(nodes, segments, None)
         topology = shape(first.fabric)
     except InventoryError as error:
-        said.refusals += [_without_place(one) for one in error.errors]
+        said.refusals += [] if said.contradictory else [_without_place(one) for one in error.errors]
         return refused(None)
     except RefusalError as error:
+        if said.contradictory:
+            return refused(None)
         # A stated table says which of the possible rings was meant: its moves are the hint then.
         moved = compared is not None and bool(compared.moves)
         said.refusals.insert(0, RefusalError(error.message, hint=None if moved else error.hint, id=error.id))
@@ -248,17 +249,22 @@ def _with_table(
 
 
 def _plane_2_alone(
-    seats: dict[Seat, Interface], segments: tuple[Segment, ...]
+    evidence: Evidence, seats: dict[Seat, Interface], segments: tuple[Segment, ...]
 ) -> tuple[dict[Seat, Interface], tuple[Segment, ...]]:
     """An inventory numbers its planes from 1: where only the second functions are addressed, they are its
-    plane 1.
+    plane 1, and the first ones trade places with them, names and all.
     """
     if {plane for segment in segments for plane in segment.lanes} != {2}:
         return seats, segments
-    swapped = {Seat(seat.node, seat.port, 3 - seat.plane): interface for seat, interface in seats.items()}
-    return swapped, tuple(
-        replace(segment, lanes={1: segment.lanes[2]} if segment.lanes else {}) for segment in segments
-    )
+    swapped = {}
+    for node in evidence.nodes:
+        for port, role in node.hardware.ports.items():
+            for plane, known in enumerate(role.functions[:2], start=1):
+                interface = seats.get(Seat(node.name, port, plane), Interface(known.netdev))
+                named = replace(interface, rdma=interface.rdma or known.rdma, pci=interface.pci or known.pci)
+                swapped[Seat(node.name, port, 3 - plane)] = named
+    lanes = [{1: segment.lanes[2]} if segment.lanes else {} for segment in segments]
+    return swapped, tuple(replace(s, lanes=one) for s, one in zip(segments, lanes, strict=True))
 
 
 def _as_listed(fabric: Fabric, topology: Topology) -> Topology:
@@ -307,97 +313,6 @@ def _reordered(segment: Segment, ends: tuple[End, ...]) -> Segment:
         for plane, lane in segment.lanes.items()
     }
     return replace(segment, ends=ends, lanes=lanes)
-
-
-def _cabled(
-    seats: Seats, segments: Sequence[Segment]
-) -> Iterator[tuple[Segment, int, list[tuple[End, Interface]]]]:
-    """Yield each plane of each segment with the functions at its ends, where they are known."""
-    for segment in segments:
-        for plane in segment.lanes:
-            ends = [
-                (end, seats[Seat(end.node, end.port, plane)])
-                for end in segment.ends
-                if Seat(end.node, end.port, plane) in seats
-            ]
-            yield segment, plane, ends
-
-
-def _mtu_of(interface: Interface) -> int:
-    return NETPLAN_MTU if interface.mtu is None else interface.mtu
-
-
-def _usual_mtu(seats: Seats, segments: Sequence[Segment]) -> int | None:
-    """Return the MTU that most cabled functions have, the larger one where two are equally frequent."""
-    counts = Counter(_mtu_of(interface) for _, _, ends in _cabled(seats, segments) for _, interface in ends)
-    return max(counts, key=lambda mtu: (counts[mtu], mtu)) if counts else None
-
-
-def _mtu(seats: Seats, segments: Sequence[Segment]) -> Iterator[Notice]:
-    uneven = False
-    seen = set()
-    for segment, plane, ends in _cabled(seats, segments):
-        mtus = {_mtu_of(interface) for _, interface in ends}
-        seen |= mtus
-        if len(mtus) < 2:
-            continue
-        uneven = True
-        said = " and ".join(f"{end.node} {interface.netdev} {_mtu_of(interface)}" for end, interface in ends)
-        yield Notice(
-            "mtu-mismatch",
-            f"cable {segment}, plane {plane}: the MTU differs: {said}; frames over {min(mtus)} are "
-            "dropped without an error",
-            hint="apply sets both ends to the inventory's mtu",
-        )
-    if seen == {NETPLAN_MTU}:
-        text = (
-            "no MTU is set on any fabric port, so all run at 1500; both ends agree, but RoCE's "
-            "path MTU falls to 1024 bytes"
-        )
-        yield Notice("mtu-default", text, hint="write `mtu: 9000` into the inventory")
-    elif len(seen) > 1 and not uneven:
-        text = f"the MTU differs from cable to cable ({', '.join(map(str, sorted(seen)))})"
-        yield Notice(
-            "mtu-uneven", text, hint="the inventory has one mtu for all of them: the one that most ports have"
-        )
-
-
-def _dead(seats: Seats, segments: Sequence[Segment]) -> Iterator[Notice]:
-    for segment in segments:
-        without = [end for end in segment.ends if _link(seats, end) is False]
-        if without:
-            text = (
-                f"cable {segment}: no link at {' and '.join(map(str, without))}, only the "
-                "addresses say that it is there"
-            )
-            yield Notice("no-link", text, hint="plug the cable in at both ends, and look at `ip -br link`")
-
-
-def _link(seats: Seats, end: End) -> bool | None:
-    carriers = [interface.carrier for seat, interface in seats.items() if seat.end == end]
-    return None if not carriers or None in carriers else any(carriers)
-
-
-def _incomplete(segments: Sequence[Segment], planes: tuple[int, ...]) -> Iterator[Notice]:
-    for segment in segments:
-        absent = [plane for plane in planes if plane not in segment.lanes]
-        if absent and segment.basis == "subnet":
-            text = (
-                f"cable {segment} has no addresses in plane {' and '.join(map(str, absent))}, "
-                "other cables have: the plan gives it some from the pool"
-            )
-            yield Notice(
-                "plane-incomplete",
-                text,
-                hint="pin subnet: and addresses: in the inventory to choose them yourself",
-            )
-        elif absent:
-            text = f"cable {segment} has no addresses yet: the plan gives it some from the pool"
-            yield Notice(
-                "cable-without-addresses",
-                text,
-                hint="pin subnet: and addresses: in the inventory to choose them yourself",
-            )
 
 
 # What the planner says about an inventory, adopt has said better from the nodes themselves.

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -15,6 +16,8 @@ from pydantic import BaseModel
 from fabric_plan.inventory.schema import CableEntry, Inventory, NodeEntry, RailEntry
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_TEXT = "tag:yaml.org,2002:str"
+_RESOLVER: Any = yaml.resolver.Resolver()
 _QUOTED_KEYS = ("mac", "pci", "sha256")
 
 
@@ -108,5 +111,8 @@ def _scalar(value: object) -> str:
         return str(value)
     text = str(value.value if isinstance(value, Enum) else value)
     # `no`, `1e3` and the like are words here: what YAML would read as anything but this text is quoted.
-    plain = _PLAIN.fullmatch(text) is not None and yaml.safe_load(text) == text
+    plain = (
+        _PLAIN.fullmatch(text) is not None
+        and _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT
+    )
     return text if plain else json.dumps(text)
