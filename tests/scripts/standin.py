@@ -504,7 +504,7 @@ TOOLS = {tool.__name__: tool for tool in (ip, tc, devlink, rdma, systemctl, ipta
 
 # A client forks nothing and loads nothing: a run of a script calls dozens of tools.
 CLIENT = """#!/bin/bash
-exec 3<>/dev/tcp/127.0.0.1/{port}
+exec 3<>/dev/tcp/127.0.0.1/{port} || exit 98
 printf '%s\\0' "$$" {tool} "$@" '' >&3
 IFS= read -r -d '' status <&3 || exec sleep infinity
 IFS= read -r -d '' out <&3

@@ -117,7 +117,7 @@ def test_hairpins_that_live_with_the_planned_values_are_proof_enough(host: Host)
     pending(host)
     for pci in all_functions(host):
         host.put(
-            f"/sys/kernel/debug/mlx5/{pci}/nic/tc/hairpin_table_dump",
+            f"/sys/kernel/debug/mlx5/{pci}/nic/fs/tc/hairpin_table_dump",
             "Hairpin peer_vhca_id 1 prio 0 refcnt 2 num_channels 4 num_packets 8192\n",
         )
     assert host.run("hairpin.sh").returncode == 0

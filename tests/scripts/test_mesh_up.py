@@ -482,7 +482,7 @@ def test_one_small_queue_is_enough_for_the_small_cap(host: Host) -> None:
 def test_what_the_driver_holds_counts_before_any_note(host: Host) -> None:
     in_effect(host)
     dump = "Hairpin peer_vhca_id 3 prio 0 refcnt 1 num_channels 4 num_packets {}\n"
-    path = "/sys/kernel/debug/mlx5/{}/nic/tc/hairpin_table_dump"
+    path = "/sys/kernel/debug/mlx5/{}/nic/fs/tc/hairpin_table_dump"
     for planned in host.node.functions:
         host.put(path.format(planned.function.pci), dump.format(8192))
     host.put(path.format("0002:01:00.0"), dump.format(8192) + dump.format(2048))
