@@ -154,7 +154,7 @@ hairpin_param() {
 # live_hairpin PCI FIELD: the smallest FIELD (num_packets, num_channels) of the hairpins that the driver holds now.
 live_hairpin() {
     local file line least=
-    for file in "$ROOT/sys/kernel/debug/mlx5/$1"/{,*/}tc/hairpin_table_dump; do
+    for file in "$ROOT/sys/kernel/debug/mlx5/$1"/{,*/,*/*/}tc/hairpin_table_dump; do
         [[ -r $file ]] || continue
         while IFS= read -r line; do
             if [[ $line =~ (^| )$2\ ([0-9]+) ]] && { [[ -z $least ]] || ((BASH_REMATCH[2] < least)); }; then
