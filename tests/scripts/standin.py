@@ -462,7 +462,9 @@ def systemctl(state: State, argv: list[str]) -> str:
 def iptables(state: State, argv: list[str]) -> str:
     words = argv[2:] if argv[0] == "-w" else argv
     chain = state["docker_user"]
-    verb = next(word for word in words if re.fullmatch(r"-[CIDL]", word))
+    verb = next(word for word in words if re.fullmatch(r"-[CIDLS]", word))
+    if verb == "-S":
+        return f"-P FORWARD {state['forward_policy']}\n"
     if chain is None:
         refuse("iptables: No chain/target/match by that name.", status=1)
     if verb == "-L":

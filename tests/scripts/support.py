@@ -72,6 +72,7 @@ def new_state(node: NodePlan, root: Path) -> State:
         "pids": {},
         "docker_user": None,
         "docker_nftables": False,
+        "forward_policy": "ACCEPT",
         "faults": {},
         "log": [],
         "broken": [],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.scripts.support import Host
 
 
@@ -63,17 +65,27 @@ def test_stop_leaves_the_chain_as_it_was(host: Host) -> None:
 def test_without_docker_there_is_nothing_to_do(host: Host) -> None:
     result = host.run("forward.sh")
     assert result.returncode == 0
-    assert "no chain DOCKER-USER" in result.stdout
+    assert "nothing has to be let through" in result.stdout
     assert host.run("forward.sh", "stop").returncode == 0
     assert host.calls() == []
 
 
-def test_docker_with_nftables_is_told_what_to_do(host: Host) -> None:
-    host.state["docker_nftables"] = True
+@pytest.mark.parametrize("docker", [True, False])
+def test_a_policy_that_drops_without_dockers_chain_is_explained(host: Host, docker: bool) -> None:
+    host.state["docker_nftables"] = docker
+    host.state["forward_policy"] = "DROP"
     result = host.run("forward.sh")
     assert result.returncode == 0
-    assert 'iifname "enp1s0f0np0" oifname "enp1s0f1np1" accept' in result.stdout
+    assert ("Docker writes nftables here" in result.stdout) == docker
+    assert "iptables -I FORWARD -i enp1s0f0np0 -o enp1s0f1np1 -j ACCEPT" in result.stdout
     assert host.calls() == []
+
+
+def test_docker_with_nftables_alone_drops_nothing_of_ours(host: Host) -> None:
+    host.state["docker_nftables"] = True
+    result = host.run("forward.sh")
+    assert (result.returncode, host.calls()) == (0, [])
+    assert "nothing has to be let through" in result.stdout
 
 
 def test_what_iptables_refuses_is_named(host: Host) -> None:
