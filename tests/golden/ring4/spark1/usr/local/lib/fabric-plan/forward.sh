@@ -62,25 +62,37 @@ rule() { iptables -w 10 "$1" "$CHAIN" -i "${FROM[$2]}" -o "${TO[$2]}" -m comment
 
 have_chain() { iptables -w 10 -n -L "$CHAIN" >/dev/null 2>&1; }
 
-# Docker 29 can write nftables itself; it then has tables of its own and no chain for others.
+# Docker 29 can write nftables itself; it then has tables of its own and adds no chain for others.
 docker_uses_nftables() { command -v nft >/dev/null && nft list table ip docker-bridges >/dev/null 2>&1; }
+
+# Without Docker's chain there is no place that is ours to write to. What would drop the packets all the same is the policy of
+# FORWARD: Docker sets it with iptables, and leaves it when it changes to nftables.
+without_chain() {
+    local i policy
+    policy=$(iptables -w 10 -S FORWARD 2>/dev/null)
+    if [[ $policy != '-P FORWARD DROP'* ]]; then
+        say "no chain $CHAIN and no DROP policy: nothing has to be let through"
+        return
+    fi
+    if docker_uses_nftables; then
+        warn 'Docker writes nftables here, but the policy of iptables FORWARD is still DROP, so no packet crosses this node.'
+        warn 'Set it back (iptables -P FORWARD ACCEPT, or a reboot), or accept the fabric alone:'
+    else
+        warn "the policy of iptables FORWARD is DROP and there is no chain $CHAIN: some other firewall set it. Accept the fabric there:"
+    fi
+    for i in "${!FROM[@]}"; do
+        warn "  iptables -I FORWARD -i ${FROM[i]} -o ${TO[i]} -j ACCEPT"
+    done
+}
 
 start() {
     local i error
-    if docker_uses_nftables; then
-        say 'Docker writes nftables here: it drops only what its own bridges are part of, so nothing has to be let through for it.'
-        say 'If another firewall drops forwarded packets, accept these pairs there:'
-        for i in "${!FROM[@]}"; do
-            say "  iifname \"${FROM[i]}\" oifname \"${TO[i]}\" accept"
-        done
-        have_chain || return 0
-    fi
     if ! command -v iptables >/dev/null; then
-        say 'no iptables here, so no Docker chain either: nothing to do'
+        say 'no iptables here, so nothing of it drops packets'
         return 0
     fi
     if ! have_chain; then
-        say "no chain $CHAIN: Docker is not running here, or does not write iptables; nothing to do"
+        without_chain
         return 0
     fi
     for i in "${!FROM[@]}"; do

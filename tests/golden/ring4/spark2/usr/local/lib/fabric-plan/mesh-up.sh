@@ -506,7 +506,8 @@ remove_stale_rules() {
             problem "${LIVE_DEV[n]} pref ${LIVE_PREF[n]} handle ${LIVE_HANDLE[n]}: no longer planned, and the kernel would not remove it: $DELETE_ERROR"
         fi
     done
-    [[ -n $removed ]]
+    [[ -n $removed ]] || return 1
+    write_rule_notes || problem "cannot write $RUN/rules"
 }
 
 # fix_rules: one pass over the plan. REFUSED counts what the kernel would not take, PLACED what it did.

@@ -216,11 +216,10 @@ bounded() {
     return "$status"
 }
 
-# appear DEV PCI: wait until the function is there under its name and devlink knows it.
+# appear DEV PCI DEADLINE: wait until the function is there under its name and devlink knows it.
 appear() {
-    local deadline=$((SECONDS + FUNCTION_WAIT))
     until ifindex "$1" >/dev/null && reload_count "$2" >/dev/null; do
-        ((SECONDS >= deadline)) && return 1
+        ((SECONDS >= $3)) && return 1
         sleep 0.2
     done
 }
@@ -281,7 +280,7 @@ reload_function() {
     fi
     RELOADED=yes
     bounded 20 udevadm settle --timeout=15 || warn "$dev: udev did not settle: $SAID"
-    if ! appear "$dev" "$pci"; then
+    if ! appear "$dev" "$pci" $((SECONDS + FUNCTION_WAIT)); then
         problem "$dev: did not come back within $FUNCTION_WAIT s of its reload"
         return 1
     fi
@@ -319,15 +318,17 @@ order() {
 
 take_lock lock
 RELOADED=
+# One wait for all of them: a driver that is not there must not cost the boot a wait for each function.
+BEGUN=$SECONDS
 ORDER=()
 mapfile -t ORDER < <(order)
 for index in ${ORDER[@]+"${ORDER[@]}"}; do
     [[ -n $index ]] || continue
-    if ((SECONDS >= RUN_LIMIT)); then
+    if ((SECONDS - BEGUN >= RUN_LIMIT)); then
         problem "${FUNCTION_DEV[index]}: not looked at, $RUN_LIMIT s are over"
         continue
     fi
-    if ! appear "${FUNCTION_DEV[index]}" "${FUNCTION_PCI[index]}"; then
+    if ! appear "${FUNCTION_DEV[index]}" "${FUNCTION_PCI[index]}" $((BEGUN + FUNCTION_WAIT)); then
         problem "${FUNCTION_DEV[index]} (${FUNCTION_PCI[index]}): not there after $FUNCTION_WAIT s"
         continue
     fi
