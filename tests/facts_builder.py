@@ -45,6 +45,7 @@ from fabric_plan.node.records import (
     Reloads,
     Route,
     TcRule,
+    VerbsDevice,
 )
 from fabric_plan.planner.model import Plan
 from fabric_plan.render.tree import Rendered, render
@@ -238,8 +239,9 @@ def _rdma(want: Desired) -> RdmaState:
         for i, marker in enumerate(want.markers)
     )
     links = tuple(RdmaLink(f.rdma, 1, "ACTIVE", "LINK_UP", f.netdev) for f in want.functions)
+    verbs = tuple(VerbsDevice(f.rdma, {}, {"active_mtu": "4096 (5)"}) for f in want.functions)
     return RdmaState(
-        read(ports), read(links), read(()), read(gids), read(()), read(()), read(markers), Usage(False, ())
+        read(ports), read(links), read(verbs), read(gids), read(()), read(()), read(markers), Usage(False, ())
     )
 
 

@@ -16,6 +16,7 @@ PURE = (
     "render",
     "simulate",
     "compare",
+    "checks",
     "facts",
     "report",
     "nccl/env.py",

@@ -11,6 +11,7 @@ from ipaddress import IPv4Interface, IPv4Network
 
 from fabric_plan.compare.desired import Desired, DesiredFunction
 from fabric_plan.compare.model import Diff, Resource, StepKind
+from fabric_plan.compare.profile import settings
 from fabric_plan.facts.questions import link_of
 from fabric_plan.node.document import Facts
 
@@ -43,7 +44,7 @@ def preflight(
     """Yield every finding, node by node. A node without a difference is asked for its identity alone."""
     macs = {f.mac: name for name, want in desired.items() for f in want.functions if f.mac}
     for name, want in desired.items():
-        yield from _identity(want, facts[name], macs)
+        yield from identity(want, facts[name], macs)
         if diffs[name].differs:
             for check in _CHECKS:
                 yield from check(want, facts[name], diffs[name])
@@ -51,7 +52,7 @@ def preflight(
                 yield from _conflicts(diffs[name])
 
 
-def _identity(want: Desired, facts: Facts, macs: Mapping[str, str]) -> Iterator[Finding]:
+def identity(want: Desired, facts: Facts, macs: Mapping[str, str]) -> Iterator[Finding]:
     """The node at this address has the functions that were planned for it."""
     for function in want.functions:
         link = link_of(facts, name=function.netdev)
@@ -128,7 +129,7 @@ def _tools(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
             )
 
 
-def _management(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+def management(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     """Nothing that could cut the user off: no way to the node leads over a function that is to change."""
     ours = {function.netdev for function in want.functions}
     if facts.ssh is not None and facts.ssh.dev in ours:
@@ -154,60 +155,9 @@ def _management(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
 
 def _profile(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
     """What hardware forwarding was qualified on: checked, never silently changed."""
-    if not want.mesh:
-        return
-    guids = {}
-    for function in want.functions:
-        state = facts.devlink.get(function.pci)
-        if state is None:
-            continue
-        mode = state.eswitch.value.mode if state.eswitch.value else None
-        if mode not in (None, "legacy"):
-            hint = f"`devlink dev eswitch set pci/{function.pci} mode legacy` while nothing runs"
-            yield Finding(
-                "eswitch-mode",
-                want.node,
-                f"eswitch mode is {mode}, not legacy",
-                interface=function.netdev,
-                hint=hint,
-            )
-        params = state.params.value or {}
-        steering = (
-            params["flow_steering_mode"].values.get("runtime") if "flow_steering_mode" in params else None
-        )
-        if steering not in (None, "hmfs"):
-            hint = (
-                f"`devlink dev param set pci/{function.pci} name flow_steering_mode value hmfs cmode runtime`"
-            )
-            yield Finding(
-                "steering-mode",
-                want.node,
-                f"flow steering is {steering}, not hmfs",
-                interface=function.netdev,
-                hint=hint,
-            )
-        qos = facts.qos.get(function.netdev)
-        trust = qos.mlnx_qos.value.trust if qos and qos.mlnx_qos.value else None
-        if trust == "dscp":
-            text = "trusts DSCP, and the driver refuses a hairpin then"
-            yield Finding(
-                "dscp-trust",
-                want.node,
-                text,
-                interface=function.netdev,
-                hint=f"`mlnx_qos -i {function.netdev} --trust pcp`",
-            )
-    for port in facts.rdma.ports.value or ():
-        if port.netdev in {function.netdev for function in want.functions} and port.sys_image_guid:
-            guids[port.netdev] = port.sys_image_guid
-    if len(set(guids.values())) > 1:
-        said = ", ".join(f"{netdev} {guid}" for netdev, guid in sorted(guids.items()))
-        yield Finding(
-            "unequal-guids",
-            want.node,
-            f"the functions are not of one card: {said}",
-            hint="the driver refuses to redirect between cards",
-        )
+    for setting in settings(want, facts):
+        if setting.wrong:
+            yield Finding(setting.id, want.node, setting.text, interface=setting.netdev, hint=setting.hint)
 
 
 def _rdma(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
@@ -216,7 +166,7 @@ def _rdma(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
         yield Finding("rdma-in-use", want.node, text, hint="stop the engine on every node, then apply again")
 
 
-def _other_mesh(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+def other_mesh(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     for unit, state in sorted((facts.units.value or {}).items()):
         if unit.startswith(("dsv41-mesh", "sparkring")) and state.active_state == "active":
             yield Finding(
@@ -227,7 +177,7 @@ def _other_mesh(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
             )
 
 
-def _other_subnets(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+def other_subnets(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     """No other interface of the node may sit in a subnet of the fabric."""
     ours = {function.netdev for function in want.functions}
     nets = {IPv4Interface(f.address).network for f in want.functions if f.address}
@@ -267,9 +217,9 @@ _CHECKS: tuple[Callable[[Desired, Facts, Diff], Iterator[Finding]], ...] = (
     _rights,
     _room,
     _tools,
-    _management,
+    management,
     _profile,
     _rdma,
-    _other_mesh,
-    _other_subnets,
+    other_mesh,
+    other_subnets,
 )

@@ -15,11 +15,12 @@ RULE_NOTES = "/run/fabric-plan/rules"
 @dataclass(frozen=True, slots=True)
 class Effect:
     """Queue size (entries) and number of queues that are proven to be in effect, or None; `words` says what
-    was read.
+    was read. `pending` is true where the values shown are proven not to be in effect yet.
     """
 
     values: tuple[int, int] | None
     words: str
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,22 @@ def values_in_effect(facts: Facts, pci: str, netdev: str) -> Effect:
     words = f"{shown[0] or '?'} entries, {shown[1] or '?'} queues set, not proven in effect"
     note = _words(facts, f"{HAIRPIN_NOTES}/{pci}")
     reloads = state.reloads.value
-    if len(note) != 5 or reloads is None or reloads.failed:
+    if reloads is None or reloads.failed:
+        return Effect(None, words)
+    done = reloads.own.get("driver_reinit", {}).get("unspecified", 0)
+    if len(note) != 5:
         return Effect(None, words)
     boot, count, size, queues, ifindex = note
     link = link_of(facts, name=netdev)
-    done = reloads.own.get("driver_reinit", {}).get("unspecified", 0)
     same = link is not None and str(link.ifindex) == ifindex
     if boot == facts.host.boot_id and done > int(count) and same and shown == (size, queues):
         return Effect(
             (int(size), int(queues)),
             f"{size} entries, {queues} queues in effect ({done} reloads since the probe)",
         )
-    return Effect(None, words)
+    # Set in this boot and never reloaded since: the card still runs on what it had before.
+    pending = boot == facts.host.boot_id and done <= int(count)
+    return Effect(None, f"{words}: no reload since they were set" if pending else words, pending)
 
 
 def _shown(facts: Facts, pci: str) -> tuple[str | None, str | None]:

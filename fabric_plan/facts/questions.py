@@ -9,7 +9,7 @@ from typing import TypeVar
 from fabric_plan.errors import NodeError
 from fabric_plan.node.document import Facts, File
 from fabric_plan.node.reading import Reading
-from fabric_plan.node.records import Link
+from fabric_plan.node.records import Gid, Link
 
 T = TypeVar("T")
 
@@ -76,3 +76,17 @@ def shadowed(files: Mapping[str, File]) -> Mapping[str, File]:
         rank = NETPLAN_LAYERS.index(folder) if folder in NETPLAN_LAYERS else len(NETPLAN_LAYERS)
         winners[place.name] = min(winners.get(place.name, (rank, path)), (rank, path))
     return {path: files[path] for _, (_, path) in sorted(winners.items())}
+
+
+def gid_of(facts: Facts, netdev: str, address: str) -> Gid | None:
+    """Return the RoCE v2 GID of an address on a device, None where there is none. Its index drifts; its
+    address does not.
+    """
+    return next(
+        (
+            gid
+            for gid in facts.rdma.gids.value or ()
+            if gid.address == address and gid.netdev == netdev and gid.type == "v2"
+        ),
+        None,
+    )
