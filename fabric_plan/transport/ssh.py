@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fabric_plan.transport.base import Connection, Target
 from fabric_plan.transport.exchange import Rights
 from fabric_plan.transport.ssh_config import read_config
-
-if TYPE_CHECKING:
-    from paramiko.config import SSHConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Ssh:
     config_file: str | None = None
     rights: Rights = field(default_factory=Rights)
     limits: Limits = field(default_factory=Limits)
-    _config: SSHConfig | None = field(default=None, init=False, repr=False)
+    _config: str | None = field(default=None, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def connect(self, target: Target) -> Connection:

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fabric_plan.errors import TransportError
-
-if TYPE_CHECKING:
-    from paramiko.config import SSHConfig
 
 MAX_DEPTH = 16
 USER = "~/.ssh/config"
 SYSTEM = "/etc/ssh/ssh_config"
 
 
-def read_config(file: str | None) -> SSHConfig:
-    """Return `file` alone, as ``ssh -F`` would, or the user's and then the system's configuration.
+def read_config(file: str | None) -> str:
+    """Return the text of `file` alone, as ``ssh -F`` would read it, or of the user's and then the system's.
 
     Raises `TransportError` where one cannot be read or makes no sense.
     """
     from paramiko.config import SSHConfig
     from paramiko.ssh_exception import ConfigParseError
 
-    config = SSHConfig()
+    texts = []
     for name in (USER, SYSTEM) if file is None else (file,):
         path = Path(name).expanduser()
         if file is None and not path.is_file():
             continue
         base = path.parent if name == SYSTEM else Path("~/.ssh").expanduser()
+        texts.append(expand(path, base))
         try:
-            config.parse(expand(path, base).splitlines())
+            SSHConfig.from_text(texts[-1])
         except ConfigParseError as error:
             raise TransportError(str(error), where=str(path), hint="`ssh -G HOST` shows it too") from None
-    return config
+    return "\nHost *\n".join(texts)
 
 
 def expand(path: Path, base: Path, depth: int = 0, block: str = "Host *") -> str:

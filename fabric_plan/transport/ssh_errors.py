@@ -85,14 +85,20 @@ def _plain(error: Exception, hop: Hop) -> tuple[str, str | None]:
         return f"{hop.words} broke off while {hop.user} logged in: {error}", None
     if isinstance(error, SSHException):
         words = str(error)
-        if "banner" in words or "No existing session" in words or "imeout" in words:
-            return f"{late}, or what answers is no SSH server", "`ssh` to it shows the same?"
+        if "banner" in words:
+            return (
+                f"{hop.words} did not greet as an SSH server does within {hop.limit_s:g} s",
+                "does `ssh` get further?",
+            )
+        if "No existing session" in words or "imeout" in words:
+            return late, "does `ssh` get further?"
         return f"{hop.words}: {words}", None
     if isinstance(error, EOFError):
         return f"{hop.words} closed the connection", "does it allow one more connection (MaxStartups)?"
     if isinstance(error, OSError):
         return f"cannot connect to {hop.words}: {error.strerror or error}", None
-    raise error
+    # A server that breaks the protocol makes the libraries fail anywhere.
+    return f"{hop.words} said what makes no sense ({type(error).__name__}: {error})", None
 
 
 def _refused(hop: Hop, tried: Sequence[str]) -> TransportError:

@@ -216,7 +216,7 @@ def test_what_listens_is_no_ssh_server(two_nodes: Cluster) -> None:
     with socket.create_server((LOOPBACK, node.port)):
         transport = ssh(two_nodes, Limits(connect_s=0.5))
         error = refused(lambda: ask(transport, node.target))
-    assert "no SSH server" in error.message
+    assert "within 0.5 s" in error.message
 
 
 @pytest.mark.parametrize("jumps_to", ["none", "jump"])
@@ -236,6 +236,50 @@ def test_proxy_jump(two_nodes: Cluster, jumps_to: str) -> None:
     jump.kill()
     with pytest.raises(TransportError, match=r"jump host 127.0.0.1 port .*: Connection refused"):
         ask(ssh(two_nodes), target)
+
+
+def test_proxy_command(two_nodes: Cluster) -> None:
+    jump, node = two_nodes.nodes
+    through = f"ssh -F {two_nodes.config}.jump -p {jump.port} -W %h:%p {LOOPBACK}"
+    two_nodes.config.with_name("ssh_config.jump").write_text(two_nodes.config.read_text())
+    two_nodes.configure("Host spark2", f"  HostName {LOOPBACK}", f"  ProxyCommand {through}", "Host *")
+    target = Target("spark2", "spark2", None, node.port)
+    assert ask(ssh(two_nodes), target)["schema"]
+    jump.kill()
+    with pytest.raises(TransportError, match="did not greet"):
+        ask(ssh(two_nodes), target)
+
+
+def test_the_known_type_of_several_host_keys_is_asked_for(two_nodes: Cluster) -> None:
+    node = two_nodes.nodes[0]
+    second = node.base / "second_key"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", second], check=True, capture_output=True
+    )
+    config = node.base / "sshd_config"
+    config.write_text(f"HostKey {second}\n{config.read_text()}")
+    node.restart()
+    public = " ".join(second.with_name("second_key.pub").read_text().split()[:2])
+    two_nodes.known_hosts.write_text(f"[{LOOPBACK}]:{node.port} {public}\n")
+    assert ask(ssh(two_nodes), node.target)["schema"]
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [b"", b"\0" * 99, b"SSH-2.0-x\r\n" + b"\0" * 64, b"SSH-1.5-old\r\n", b"SSH-2.0-x\r\n\xff\xff\xff\xff"],
+)
+def test_a_server_that_makes_no_sense(two_nodes: Cluster, greeting: bytes) -> None:
+    node = two_nodes.nodes[0]
+    node.kill()
+    with socket.create_server((LOOPBACK, node.port)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.sendall(greeting)
+
+        threading.Thread(target=serve, daemon=True).start()
+        refused(lambda: ask(ssh(two_nodes), node.target))
 
 
 def test_a_jump_host_that_cannot_reach_the_node(two_nodes: Cluster) -> None:
@@ -390,7 +434,7 @@ def test_a_frozen_node(two_nodes: Cluster) -> None:
         error = refused(lambda: connection.call("collect", {}, limit_s=LIMIT_S))
     finally:
         node.cont()
-    assert "connection" in error.message
+    assert "the connection is dead: nothing started within 1 s" in error.message
     refused(lambda: connection.call("collect", {}, limit_s=LIMIT_S))
     assert ask(ssh(two_nodes), node.target)["schema"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paramiko.config import SSHConfig
 
 from fabric_plan.errors import TransportError
 from fabric_plan.transport.known_hosts import fingerprint, known_keys, lookup_names
@@ -74,15 +75,11 @@ def test_include_keeps_the_block_that_it_stands_in(tmp_path: Path) -> None:
     )
     (tmp_path / "part.1").write_text("Host a\n  User first\n")
     text = expand(tmp_path / "main", tmp_path)
-    config = _parse(tmp_path, text)
+    (tmp_path / "whole").write_text(text)
+    config = SSHConfig.from_text(read_config(str(tmp_path / "whole")))
     assert config.lookup("a")["user"] == "first"
     assert config.lookup("c")["user"] == "everybody"
     assert config.lookup("b")["port"] == "7" and "port" not in config.lookup("a")
-
-
-def _parse(folder: Path, text: str):  # type: ignore[no-untyped-def]
-    (folder / "whole").write_text(text)
-    return read_config(str(folder / "whole"))
 
 
 def test_include_of_itself_ends(tmp_path: Path) -> None:
