@@ -73,7 +73,7 @@ class Faults:
         if name not in POINTS:
             raise AssertionError(f"{name} is in no table of points")
         self._passed[name] = self._passed.get(name, 0) + 1
-        here = (f"{name}:{self._passed[name]}", name if self._passed[name] == 1 else "")
+        here = {f"{name}:{self._passed[name]}"} | ({name} if self._passed[name] == 1 else set())
         if self._crash in here:
             os.kill(os.getpid(), signal.SIGKILL)
         if self._full in here:
