@@ -297,3 +297,15 @@ def test_the_function_that_carries_the_default_route_comes_last(host: Host) -> N
     )
     assert host.run("hairpin.sh").returncode == 0
     assert reloads(host) == [*all_functions(host)[1:], FIRST]
+
+
+def test_names_of_functions_limit_it_to_these(host: Host) -> None:
+    result = host.run("hairpin.sh", FIRST_DEV)
+    assert result.returncode == 0, result.stdout
+    assert reloads(host) == [FIRST]
+
+
+def test_a_name_that_is_not_planned_changes_nothing(host: Host) -> None:
+    result = host.run("hairpin.sh", FIRST_DEV, "eth0")
+    assert result.returncode == 1 and "eth0 is no function" in result.stdout
+    assert host.calls() == []

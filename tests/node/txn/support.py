@@ -32,7 +32,9 @@ def recover_script() -> str:
     return next(file.content for file in files if file.path.endswith("/recover.sh"))
 
 
-RECOVER_UNIT = "[Unit]\nDescription=recover\n[Service]\nExecStart=/usr/local/lib/fabric-plan/recover.sh\n"
+RECOVER_UNIT = (
+    "[Unit]\nDescription=recover\n[Service]\nExecStart=/usr/local/lib/fabric-plan/recover.sh --boot\n"
+)
 MARKER_UNIT = (
     "[Service]\nEnvironmentFile=/etc/fabric-plan/markers/%i.env\n"
     "EnvironmentFile=-/run/fabric-plan/markers/%i.env\nExecStart=/bin/true\n"

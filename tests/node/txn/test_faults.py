@@ -1,5 +1,4 @@
-"""A transaction cut at every point, then ended in every way: the node is wholly old or wholly new, and says so.
-"""
+"""A transaction cut at every point, then ended in every way: the node is wholly old or new, and says so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Brings the hairpin queues of this node's functions to their planned size and number. Both are values that the driver reads when
 # it starts, so a function whose values are not in effect is reloaded: one at a time, and never while RDMA is in use.
+# Names of functions as arguments limit it to these.
 # Written by fabric-plan; a change here is overwritten.
 
 # ---- the plan of this node: spark1 ----
@@ -316,6 +317,9 @@ order() {
     printf '%s\n' ${first[@]+"${first[@]}"} ${last[@]+"${last[@]}"}
 }
 
+for name in "$@"; do
+    [[ " ${FUNCTION_DEV[*]:-} " == *" $name "* ]] || die "$name is no function of this node's plan"
+done
 take_lock lock
 RELOADED=
 # One wait for all of them: a driver that is not there must not cost the boot a wait for each function.
@@ -324,6 +328,7 @@ ORDER=()
 mapfile -t ORDER < <(order)
 for index in ${ORDER[@]+"${ORDER[@]}"}; do
     [[ -n $index ]] || continue
+    (($# == 0)) || [[ " $* " == *" ${FUNCTION_DEV[index]} "* ]] || continue
     if ((SECONDS - BEGUN >= RUN_LIMIT)); then
         problem "${FUNCTION_DEV[index]}: not looked at, $RUN_LIMIT s are over"
         continue
