@@ -47,6 +47,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("apply", "put the plan on the nodes as one transaction, with the way back armed"),
     Verb("rollback", "bring the nodes back to the generation before"),
     Verb("remove", "take the mesh, plane 2 or everything of ours off the nodes"),
+    Verb("verify", "hold the live nodes against the plan, and say pass only for what was seen"),
     Verb("history", "list the generations that the nodes keep"),
     Verb("prove", "walk every frame of the plan without writing anything"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),

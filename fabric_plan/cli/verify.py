@@ -1,0 +1,106 @@
+"""``fabric-plan verify``: what the nodes are like now against the plan; pass only for what was seen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fabric_plan.checks.model import Check, Verification
+from fabric_plan.checks.run import verify
+from fabric_plan.checks.scene import Scene
+from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan, write_whole
+from fabric_plan.cli.console import Console
+from fabric_plan.cli.deploying import desired_states
+from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
+from fabric_plan.errors import ExitCode, UsageError
+from fabric_plan.node.document import Facts
+from fabric_plan.planner.model import Plan
+from fabric_plan.verify.nodes import Nodes
+from fabric_plan.verify.report import document, findings, junit, only, rows, summary
+
+EXAMPLE = "fabric-plan verify -i inventories/home.yaml --since-boot"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add this verb's arguments."""
+    add_inventory(parser)
+    add_nodes(parser)
+    add_reaching(parser)
+    parser.add_argument(
+        "--facts", metavar="FILE|DIR", help="facts saved by `collect -o`, instead of the nodes"
+    )
+    parser.add_argument(
+        "--since-boot", action="store_true", help="say which boot, and that the units came up in it"
+    )
+    parser.add_argument(
+        "--library",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="an NCCL library on the nodes to compare, beside the usual places (repeatable)",
+    )
+    parser.add_argument("--junit", metavar="FILE", help="the checks as JUnit XML besides")
+
+
+def run(options: argparse.Namespace, console: Console) -> ExitCode:
+    """Verify; nothing is changed anywhere."""
+    plan = read_plan(options.inventory)
+    names = chosen_nodes(plan, options.node)
+    if options.local:
+        names = (this_node([node.name for node in plan.nodes], options.node),)
+    if options.facts:
+        facts = saved_facts(options.facts)
+        known = {name: found for name, found in facts.items() if name in {node.name for node in plan.nodes}}
+        return _finish(plan, known, {}, (), names, options, console)
+    # The peers' live MACs are in the checks of a node, so all are asked, whichever are reported.
+    asked = names if options.local else [node.name for node in plan.nodes]
+    with Nodes(plan, asked, transport_of(options), options.library) as nodes:
+        facts, failed = nodes.collect()
+    return _finish(plan, facts, failed, (), names, options, console)
+
+
+def _finish(
+    plan: Plan,
+    facts: Mapping[str, Facts],
+    failed: Mapping[str, str],
+    more: Iterable[Check],
+    names: tuple[str, ...],
+    options: argparse.Namespace,
+    console: Console,
+) -> ExitCode:
+    """Judge, show, write, and say by the exit code what came of it."""
+    wants = desired_states(plan)
+    scene = Scene.of(plan, wants, facts, failed)
+    found = only(verify(scene, since_boot=options.since_boot, more=more), names)
+    _show(found, names, facts, options, console)
+    if options.junit:
+        write_whole(Path(options.junit), junit(found))
+    if console.json:
+        digest = next((want.digest for want in wants.values()), None)
+        shown = {name: facts[name] for name in names if name in facts}
+        console.document(document(found, fabric=plan.fabric.name, digest=digest, facts=shown))
+    if not found.checks:
+        raise UsageError("nothing was checked")
+    # A node that cannot be reached is an error of the run where none could be; else it is not proven.
+    if not facts:
+        return ExitCode.ERROR
+    return ExitCode.OK if found.ok else ExitCode.DIFFERENCE
+
+
+def _show(
+    found: Verification,
+    names: tuple[str, ...],
+    facts: Mapping[str, Facts],
+    options: argparse.Namespace,
+    console: Console,
+) -> None:
+    console.table(("layer", *names), rows(found, names))
+    if options.since_boot:
+        for name in names:
+            host = facts[name].host if name in facts else None
+            if host is not None and host.boot_id and host.uptime_s is not None:
+                console.say(f"  {name}: boot {host.boot_id}, up for {host.uptime_s:.0f} s")
+    for line, style in findings(found, all_of_them=options.verbose):
+        console.say(line, style)
+    console.say(summary(found), "good" if found.ok else "bad")

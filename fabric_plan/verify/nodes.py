@@ -1,0 +1,95 @@
+"""The nodes during a verification: one connection each, asked in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fabric_plan.checks.fabric import MARK
+from fabric_plan.errors import FabricPlanError, NodeError
+from fabric_plan.facts.load import facts_of
+from fabric_plan.node.document import Facts
+from fabric_plan.planner.model import Plan
+from fabric_plan.transport.base import Connection, Target, Transport, each
+
+R = TypeVar("R")
+
+COLLECT_LIMIT_S = 20.0
+
+# Where the package of a distribution or of NVIDIA puts NCCL; what is on no node is no finding.
+USUAL_LIBRARIES = (
+    "/usr/lib/aarch64-linux-gnu/libnccl.so.2",
+    "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
+    "/usr/local/lib/libnccl.so.2",
+)
+
+
+class Nodes:
+    """Connections to the nodes of a plan, opened by the first call and closed at the end of a ``with``."""
+
+    def __init__(
+        self, plan: Plan, names: Iterable[str], transport: Transport, libraries: Iterable[str] = ()
+    ) -> None:
+        self.plan = plan
+        self.names = tuple(names)
+        self._transport = transport
+        self._libraries = tuple(libraries)
+        self._open: dict[str, Connection] = {}
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def call(self, name: str, verb: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Call a verb of the node program on one node.
+
+        Raises `TransportError` where it cannot be reached, and `NodeError` where it refuses.
+        """
+        if name not in self._open:
+            self._open[name] = self._transport.connect(Target.of(self.plan.fabric.node(name)))
+        try:
+            reply = self._open[name].call(verb, request, limit_s=limit_s)
+        except FabricPlanError:
+            self._open.pop(name).close()
+            raise
+        if reply.get("ok") is False:
+            said = reply.get("error")
+            error = said if isinstance(said, dict) else {}
+            raise NodeError(
+                str(error.get("message", "the node program refused without a word")),
+                where=name,
+                hint=error.get("hint"),
+                id=str(error.get("id", "")),
+            )
+        return reply
+
+    def every(self, work: Callable[[str], R], names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Do `work` for each node at once; its result or its `FabricPlanError` by name."""
+        return each({name: name for name in names or self.names}, work)
+
+    def collect(self, *, libraries: bool = True) -> tuple[dict[str, Facts], dict[str, str]]:
+        """Return the facts of the nodes that answered, and the reasons of those that did not."""
+
+        def one(name: str) -> Facts:
+            request: dict[str, Any] = {
+                "interfaces": [f.netdev for f in self.plan.fabric.node(name).functions]
+            }
+            if libraries:
+                request |= {"libraries": [*USUAL_LIBRARIES, *self._libraries], "marks": [MARK]}
+            return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S), node=name)
+
+        facts: dict[str, Facts] = {}
+        failed: dict[str, str] = {}
+        for name, result in self.every(one).items():
+            if isinstance(result, FabricPlanError):
+                failed[name] = " ".join(line.strip() for line in result.lines())
+            else:
+                facts[name] = result
+        return facts, failed
