@@ -41,6 +41,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("discover", "make an inventory of live nodes over SSH, or of their saved facts, or say why not"),
     Verb("adopt", "make an inventory of what already configures the nodes, or say why not"),
     Verb("validate", "check an inventory and say every finding at once"),
+    Verb("pin", "write the present subnets into an inventory, so that a new cable moves none"),
     Verb("render", "write every node's files, plan.json and the proof, for review"),
     Verb("collect", "ask every node once for its facts, to look at or to keep"),
     Verb("diff", "compare the nodes, or their saved facts, with the plan"),

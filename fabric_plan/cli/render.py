@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from fabric_plan import resources
@@ -11,11 +13,13 @@ from fabric_plan.cli.console import Console
 from fabric_plan.cli.prove import print_proof, refuse_unproven
 from fabric_plan.cli.write_tree import PLAN_FILE, write_tree
 from fabric_plan.errors import ExitCode
+from fabric_plan.findings import Notice
 from fabric_plan.planner.model import Plan
 from fabric_plan.render.document import dump
 from fabric_plan.render.output import plan_document
 from fabric_plan.render.tree import Rendered, render
 from fabric_plan.report.drawing import draw
+from fabric_plan.report.renumbered import renumbered, subnets_before
 from fabric_plan.report.summary import cable_table, node_table
 from fabric_plan.simulate.prove import prove
 
@@ -44,6 +48,7 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     proof = prove(plan)
     if not options.force:
         refuse_unproven(proof)
+    plan = replace(plan, notices=(*plan.notices, *_moved(plan, options.output)))
     rendered = render_plan(plan)
     document = plan_document(plan, rendered, proof)
     if options.output:
@@ -63,6 +68,15 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     if console.json:
         console.document(document)
     return ExitCode.OK
+
+
+def _moved(plan: Plan, output: str | None) -> tuple[Notice, ...]:
+    """Compare with the render that stands in the output directory, where one does."""
+    before = Path(output) / PLAN_FILE if output else None
+    try:
+        return renumbered(plan, subnets_before(json.loads(before.read_text()))) if before else ()
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # none there, or not ours: write_tree has the word on that
 
 
 def _report(plan: Plan, rendered: Rendered, console: Console) -> None:
