@@ -147,7 +147,7 @@ def _joined(fabric: Fabric, at: dict[str, list[Cable]]) -> None:
     )
     raise RefusalError(
         f"not a {wanted} of {len(fabric.nodes)}: no cable joins the {len(groups)} parts: {'; '.join(said)}",
-        hint=recabling(fabric),
+        hint=recabling(fabric, closed=wanted is TopologyKind.RING),
         id="not-a-ring" if wanted is TopologyKind.RING else "not-joined",
     )
 
