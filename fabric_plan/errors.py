@@ -47,6 +47,7 @@ class FabricPlanError(Exception):
     def lines(self) -> list[str]:
         """Return the one to three lines that a person reads."""
         head = f"{self.where}: {self.message}" if self.where else self.message
+        head += f" [{self.id}]" if self.id else ""
         return [printable(line) for line in (head, *([f"  hint: {self.hint}"] if self.hint else []))]
 
 

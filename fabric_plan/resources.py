@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from fabric_plan.errors import RoleError
-from fabric_plan.roles import Hardware, Layer, parse_hardware, parse_layer
+from fabric_plan.roles import Hardware, Layer, Meaning, parse_hardware, parse_layer, parse_meanings
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -44,6 +44,13 @@ def layers() -> tuple[Layer, ...]:
     return tuple(
         sorted((parse_layer(_read(path), path.name) for path in files), key=lambda layer: layer.order)
     )
+
+
+@cache
+def meanings() -> dict[str, dict[str, Meaning]]:
+    """Return what every id means, by area (the files of ``roles/explain``)."""
+    files = sorted((data_dir("roles") / "explain").glob("*.yaml"))
+    return {path.stem: parse_meanings(_read(path), path.name) for path in files}
 
 
 @cache

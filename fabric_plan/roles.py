@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from fabric_plan.errors import RoleError
 
@@ -126,7 +126,18 @@ class Layer(_Role):
     artefacts: tuple[Artefact, ...]
 
 
-_R = TypeVar("_R", bound=_Role)
+class Meaning(_Role):
+    """What an id stands for: what it is, why it matters, how to mend it, and the figure behind it with its
+    source, if any.
+    """
+
+    what: str
+    why: str
+    mend: str
+    figure: str | None = None
+
+
+_R = TypeVar("_R", bound=BaseModel)
 
 
 def _parse(kind: type[_R], text: str, name: str) -> _R:
@@ -150,6 +161,15 @@ def parse_hardware(text: str, name: str) -> Hardware:
 def parse_layer(text: str, name: str) -> Layer:
     """Parse a file of ``roles/layers``. Raises `RoleError`."""
     return _parse(Layer, text, name)
+
+
+def parse_meanings(text: str, name: str) -> dict[str, Meaning]:
+    """Parse a file of ``roles/explain``: meanings by id. Raises `RoleError`."""
+    return dict(_parse(_Meanings, text, name).root)
+
+
+class _Meanings(RootModel[dict[str, Meaning]]):
+    model_config = ConfigDict(frozen=True)
 
 
 Hardwares = Mapping[str, Hardware]

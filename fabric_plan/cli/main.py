@@ -51,6 +51,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("verify", "hold the live nodes against the plan, and say pass only for what was seen"),
     Verb("history", "list the generations that the nodes keep"),
     Verb("prove", "walk every frame of the plan without writing anything"),
+    Verb("explain", "say what the id of a warning, refusal or finding means, and how to mend it"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
 )
 
