@@ -1,4 +1,4 @@
-"""What every warning, refusal and finding means: the typed form of ``roles/explain`` and of the checks' table.
+"""What every warning, refusal and finding means: what ``roles/explain`` and the checks' table hold.
 
 Nothing here reads a file: `fabric_plan.resources` does.
 """
@@ -28,9 +28,9 @@ class Explanation:
 def listed(areas: Mapping[str, Mapping[str, Meaning]]) -> tuple[Explanation, ...]:
     """Return every explanation, by area and id."""
     return tuple(
-        Explanation(area, id, meaning)
+        Explanation(area, name, meaning)
         for area, meanings in sorted(areas.items())
-        for id, meaning in sorted(meanings.items())
+        for name, meaning in sorted(meanings.items())
     )
 
 

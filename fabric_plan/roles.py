@@ -37,7 +37,7 @@ class RolePort(_Role):
 
 
 class Profile(_Role):
-    """What the NIC has to be set to before hardware forwarding works (FABRIC.md 6). Checked; only what is
+    """What the NIC has to be before hardware forwarding works (docs/fabric.md 6). Checked; only what is
     said to be set is set.
     """
 

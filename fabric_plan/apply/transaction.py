@@ -1,4 +1,4 @@
-"""The transaction over all nodes (DESIGN.md 7): nothing before everybody passed, harmless steps together,
+"""The transaction over all nodes (docs/safety.md): nothing before everybody passed, harmless steps together,
 disruptive ones one at a time, and everybody back where one node fails.
 
 The pure parts (what differs, which steps) are decided before this module runs; here is the order of events

@@ -1,4 +1,4 @@
-"""What the card has to be set to before hardware forwarding works (FABRIC.md 6): looked at, never silently
+"""What the card has to be before hardware forwarding works (docs/fabric.md 6): looked at, never silently
 changed.
 """
 

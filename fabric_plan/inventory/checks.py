@@ -22,7 +22,7 @@ from fabric_plan.inventory.schema import (
 from fabric_plan.inventory.source import Path
 from fabric_plan.roles import Hardware, Hardwares
 
-# Ranges that work on paper and fail on real networks (FABRIC.md 3).
+# Ranges that work on paper and fail on real networks (docs/fabric.md 3).
 _BAD_RANGES = (
     (IPv4Network("169.254.0.0/16"), "link-local addresses are one subnet on every port of a host"),
     (IPv4Network("127.0.0.0/8"), "loopback addresses never leave a host"),

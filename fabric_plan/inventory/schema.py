@@ -41,7 +41,7 @@ class PlaneMode(StrEnum):
 
 
 class TopologyKind(StrEnum):
-    """The shapes of FABRIC.md 2."""
+    """The shapes of docs/fabric.md 2."""
 
     PAIR = "pair"
     LINE = "line"

@@ -1,4 +1,4 @@
-"""The graph files that pin NCCL's channels to devices, prepared for their template (FABRIC.md 8).
+"""The graph files that pin NCCL's channels to devices, prepared for their template (docs/fabric.md 8).
 
 With one GPU a node NCCL takes only the first ``net`` of a channel, for both directions. The receiver
 listens on it and the sender follows by subnet, so it has to be the device that faces the rank this one

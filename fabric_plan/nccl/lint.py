@@ -1,5 +1,5 @@
 """Say what NCCL would make of a graph file: what fails, what crashes, and what it swallows in silence
-(FABRIC.md 8).
+(docs/fabric.md 8).
 """
 
 from __future__ import annotations

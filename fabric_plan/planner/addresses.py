@@ -1,4 +1,4 @@
-"""Give every plane of every cable a subnet, and every cabled function an address (DESIGN.md 4)."""
+"""Give every plane of every cable a subnet, every cabled function an address (docs/reference/inventory.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What relayed traffic puts on cables and hairpin queues, and how large a message may be (FABRIC.md 5, 6)."""
+"""What relayed traffic puts on cables and queues, and how large messages may be (docs/fabric.md 5, 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths RDMA takes: the cables themselves, and the relayed paths of the chosen set (FABRIC.md 5)."""
+"""Which paths RDMA takes: the cables themselves, and the relayed paths of the set (docs/fabric.md 5)."""
 
 from __future__ import annotations
 

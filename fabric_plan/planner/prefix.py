@@ -1,4 +1,4 @@
-"""The prefix length at which NCCL tells the functions of a node apart (FABRIC.md 3)."""
+"""The prefix length at which NCCL tells the functions of a node apart (docs/fabric.md 3)."""
 
 from __future__ import annotations
 

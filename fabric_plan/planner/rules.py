@@ -1,4 +1,4 @@
-"""The relays' hairpin rules and the senders' markers, both derived from the relayed paths (FABRIC.md 5)."""
+"""The relays' hairpin rules and the senders' markers, derived from the relayed paths (docs/fabric.md 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel settings that a fabric node needs, and why (FABRIC.md 1, 3).
+"""The kernel settings that a fabric node needs, and why (docs/fabric.md 1, 3).
 
 Every value is for one interface where the kernel allows it. The exceptions are the redirect switches, whose
 effective value is an OR over ``all`` and the interface.

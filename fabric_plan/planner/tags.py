@@ -1,4 +1,4 @@
-"""The EtherTypes that frames carry between relays (FABRIC.md 5)."""
+"""The EtherTypes that frames carry between relays (docs/fabric.md 5)."""
 
 from __future__ import annotations
 

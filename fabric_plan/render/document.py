@@ -1,4 +1,4 @@
-"""The plan as a JSON document: the contract with other programs (DESIGN.md 4), and its digest."""
+"""The plan as a JSON document: the contract with other programs (docs/reference/plan.md), and its digest."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The proof before the wire: packets of the planned fabric, walked one hop at a time (DESIGN.md 6)."""
+"""The proof before the wire: packets of the planned fabric, walked one hop at a time (docs/proof.md)."""

@@ -1,8 +1,8 @@
 """The fabric as frames see it: functions, segments, who answers ARP, route tables, rules and markers.
 
 Built from what will be on the nodes and from how they are cabled, nothing else. Both functions of a port hear
-everything on its cable (FABRIC.md 1), so a cable is one segment for all planes. A function answers ARP for
-its own address alone, which is what `arp_ignore=1` on the fabric functions is for, and accepts frames to its
+everything on its cable (docs/fabric.md 1), so a cable is one segment for all planes. A function answers ARP
+for its own address alone, which is what `arp_ignore=1` on the fabric functions is for, and accepts frames to its
 own MAC alone. Addresses are integers here: a plan of 64 nodes asks for tens of thousands of lookups.
 """
 

@@ -1,7 +1,7 @@
 """Tell what the cables make, and refuse what they do not, naming nodes and cables and the way out.
 
 The walk is made by cabling, ranks by the inventory: a ring whose ranks are not a walk round it is refused,
-because NCCL's ring would ask for cables that are not there (FABRIC.md 2).
+because NCCL's ring would ask for cables that are not there (docs/fabric.md 2).
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from fabric_plan.resources import meanings
 from tests.explain.ids import PACKAGE, ids, ids_in
 
 Captured = pytest.CaptureFixture[str]
-KNOWN = {id for area, texts in meanings().items() if area != "checks" for id in texts}
+KNOWN = {name for area, texts in meanings().items() if area != "checks" for name in texts}
 
 
 def test_every_id_has_a_text() -> None:
-    assert {id: sorted(where) for id, where in ids().items() if id not in KNOWN} == {}
+    assert {name: sorted(where) for name, where in ids().items() if name not in KNOWN} == {}
 
 
 def test_every_text_has_an_id() -> None:
