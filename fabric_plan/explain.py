@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from fabric_plan.checks.texts import TEXTS, Text
 from fabric_plan.errors import FabricPlanError
 from fabric_plan.roles import Meaning
+
+CHECKS = "checks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,18 @@ class Explanation:
 
 
 def listed(areas: Mapping[str, Mapping[str, Meaning]]) -> tuple[Explanation, ...]:
-    """Return every explanation, by area and id."""
+    """Return every explanation, by area and id: those of `areas`, and the table of the checks."""
+    checks = {id_: Meaning(**_sentences(text)) for id_, text in TEXTS.items()}
     return tuple(
         Explanation(area, name, meaning)
-        for area, meanings in sorted(areas.items())
+        for area, meanings in sorted({**areas, CHECKS: checks}.items())
         for name, meaning in sorted(meanings.items())
     )
+
+
+def _sentences(text: Text) -> dict[str, str]:
+    parts = {"what": text.what, "why": text.why, "mend": text.mend, "figure": text.figure}
+    return {name: part for name, part in parts.items() if part}
 
 
 def explain(known: Iterable[Explanation], id: str) -> tuple[Explanation, ...]:

@@ -1,4 +1,4 @@
-"""Give every plane of every cable a subnet, every cabled function an address (docs/reference/inventory.md)."""
+"""Give every plane of a cable a subnet, every cabled function an address (docs/reference/inventory.md)."""
 
 from __future__ import annotations
 

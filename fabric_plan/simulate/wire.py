@@ -2,8 +2,8 @@
 
 Built from what will be on the nodes and from how they are cabled, nothing else. Both functions of a port hear
 everything on its cable (docs/fabric.md 1), so a cable is one segment for all planes. A function answers ARP
-for its own address alone, which is what `arp_ignore=1` on the fabric functions is for, and accepts frames to its
-own MAC alone. Addresses are integers here: a plan of 64 nodes asks for tens of thousands of lookups.
+for its own address alone, which is what `arp_ignore=1` on the fabric functions is for, and accepts frames to
+its own MAC alone. Addresses are integers here: a plan of 64 nodes asks for tens of thousands of lookups.
 """
 
 from __future__ import annotations

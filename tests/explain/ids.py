@@ -5,7 +5,7 @@ or a finding.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ POSITIONAL: dict[str, tuple[int, str]] = {
     "Notice": (0, ""),
     "Problem": (1, ""),
     "Finding": (0, "compare"),
+    "Setting": (0, "compare"),
     "RefusalError": (0, "node"),
     "_finding": (0, "nccl"),
     "_good": (0, "nccl"),
@@ -42,13 +43,29 @@ COMPOSED = {
 NAMES_OF_SCRIPTS = {"mesh-down.sh", "forward.sh"}
 
 
-def words(node: ast.expr | None) -> Iterator[str]:
+Constants = Mapping[str, str]
+
+
+def constants_of(tree: ast.Module) -> Constants:
+    """Return the texts that the module gives a name at its top."""
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+
+
+def words(node: ast.expr | None, constants: Constants) -> Iterator[str]:
     """Yield the texts that an expression can be."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
+    elif isinstance(node, ast.Name) and node.id in constants:
+        yield constants[node.id]
     elif isinstance(node, ast.IfExp):
-        yield from words(node.body)
-        yield from words(node.orelse)
+        yield from words(node.body, constants)
+        yield from words(node.orelse, constants)
 
 
 def name_of(call: ast.Call) -> str:
@@ -64,26 +81,30 @@ def name_of(call: ast.Call) -> str:
 def ids_in(path: Path) -> Iterator[str]:
     """Yield the ids in one module."""
     folder = path.relative_to(PACKAGE).parts[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    named = constants_of(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield from (word for key in node.keywords if key.arg == "id" for word in words(key.value))
+            yield from (word for key in node.keywords if key.arg == "id" for word in words(key.value, named))
             index, where = POSITIONAL.get(name_of(node), (-1, ""))
             if 0 <= index < len(node.args) and where in ("", folder):
-                yield from words(node.args[index])
+                yield from words(node.args[index], named)
             if name_of(node) == "PydanticCustomError" and node.args:
                 yield from (
-                    word.replace("_", "-") for word in words(node.args[0]) if not word.endswith("_type")
+                    word.replace("_", "-")
+                    for word in words(node.args[0], named)
+                    if not word.endswith("_type")
                 )
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
-                if key is not None and "id" in words(key):
-                    yield from words(value)
+                if key is not None and "id" in words(key, named):
+                    yield from words(value, named)
         elif isinstance(node, ast.FunctionDef):
             arguments = [*node.args.args, *node.args.kwonlyargs]
             defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
             for argument, default in zip(reversed(arguments), reversed(defaults), strict=False):
                 if argument.arg == "id":
-                    yield from words(default)
+                    yield from words(default, named)
 
 
 @cache

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from fabric_plan.checks.texts import TEXTS
 from fabric_plan.cli.main import main
+from fabric_plan.explain import listed
 from fabric_plan.resources import meanings
 from tests.explain.ids import PACKAGE, ids, ids_in
 
 Captured = pytest.CaptureFixture[str]
-KNOWN = {name for area, texts in meanings().items() if area != "checks" for name in texts}
+KNOWN = {name for texts in meanings().values() for name in texts}
 
 
 def test_every_id_has_a_text() -> None:
@@ -22,6 +24,12 @@ def test_every_id_has_a_text() -> None:
 
 def test_every_text_has_an_id() -> None:
     assert sorted(KNOWN - set(ids())) == []
+
+
+def test_the_checks_are_explained_from_their_own_table(capsys: Captured) -> None:
+    assert main(["explain", "hairpin"]) == 0
+    assert "checks" in capsys.readouterr().out
+    assert {one.id for one in listed(meanings()) if one.area == "checks"} == set(TEXTS)
 
 
 def test_the_reader_of_the_source_sees_each_form(tmp_path: Path) -> None:
@@ -65,8 +73,8 @@ def test_explain_prints_and_lists(capsys: Captured) -> None:
     out = capsys.readouterr().out
     assert "109 Gb/s" in out and "mend" in out
     assert main(["explain", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert {one["id"] for one in listed["ids"]} >= KNOWN
+    document = json.loads(capsys.readouterr().out)
+    assert {one["id"] for one in document["ids"]} == KNOWN | set(TEXTS)
 
 
 def test_an_unknown_id_names_the_nearest(capsys: Captured) -> None:
