@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from fabric_plan.errors import FabricPlanError, InventoryError
 from fabric_plan.findings import Notice
-from fabric_plan.inventory.checks import Problem, check, node_hardware, segments, split_end, suggest
+from fabric_plan.inventory.checks import check
+from fabric_plan.inventory.parts import Problem, node_hardware, segments, split_end, suggest
 from fabric_plan.inventory.schema import CableEntry, FunctionEntry, Inventory, NodeEntry, RailEntry
 from fabric_plan.inventory.source import Document, Path, Reread, parse_yaml
 from fabric_plan.roles import Hardwares, RoleFunction
