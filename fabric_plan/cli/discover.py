@@ -5,6 +5,7 @@ why not.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.found import add_output, finish, replaceable
@@ -13,11 +14,10 @@ from fabric_plan.discover.evidence import Login
 from fabric_plan.discover.from_facts import evidence, found_node
 from fabric_plan.discover.identify import identify
 from fabric_plan.discover.infer import infer
-from fabric_plan.discover.live import Asked, Told, ask, probe
+from fabric_plan.discover.live import Asked, Probed, Told, ask, probe
 from fabric_plan.errors import ExitCode, FabricPlanError, UsageError
 from fabric_plan.inventory.schema import TopologyKind
 from fabric_plan.node.document import Facts
-from fabric_plan.node.records import LldpNeighbour
 from fabric_plan.resources import hardware_roles
 from fabric_plan.roles import Hardware
 
@@ -60,21 +60,24 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
             f"unknown hardware role `{options.hardware}`", hint=f"known: {', '.join(sorted(roles))}"
         )
     replaceable(options.output, options.force)
-    told, heard = _saved(options) if options.facts else _live(options, console)
+    told, probed = _saved(options) if options.facts else _live(options, console)
     nodes = tuple(
-        found_node(one.name, roles[options.hardware], one.facts, one.login, heard.get(one.name, ()))
+        found_node(one.name, roles[options.hardware], one.facts, one.login, _of(probed, one).heard)
         for one in told
     )
     declared = TopologyKind(options.topology) if options.topology else None
     facts = {one.name: one.facts for one in told}
-    outcome = infer(evidence(nodes, facts, ranked=bool(options.nodes), declared=declared), roles)
+    notices = tuple(notice for one in told for notice in _of(probed, one).notices)
+    found = evidence(nodes, facts, ranked=bool(options.nodes), declared=declared, notices=notices)
+    outcome = infer(found, roles)
     return finish(outcome, "discover", options.output, console)
 
 
-Heard = dict[str, tuple[LldpNeighbour, ...]]
+def _of(probed: Mapping[str, Probed], told: Told) -> Probed:
+    return probed.get(told.name, Probed())
 
 
-def _saved(options: argparse.Namespace) -> tuple[tuple[Told, ...], Heard]:
+def _saved(options: argparse.Namespace) -> tuple[tuple[Told, ...], Mapping[str, Probed]]:
     """Return the saved facts of the nodes named, in that order, or of all of them."""
     if options.probe_cables:
         raise UsageError("saved facts have no cables to probe", hint="leave out --facts or --probe-cables")
@@ -94,7 +97,7 @@ def _told(name: str, facts: Facts) -> Told:
     return Told(name, Login(facts.ssh.server, facts.ssh.dev) if facts.ssh else Login(), facts)
 
 
-def _live(options: argparse.Namespace, console: Console) -> tuple[tuple[Told, ...], Heard]:
+def _live(options: argparse.Namespace, console: Console) -> tuple[tuple[Told, ...], Mapping[str, Probed]]:
     if not options.nodes or options.local:
         raise UsageError("name the nodes, all of them", hint=EXAMPLE)
     role = hardware_roles()[options.hardware]

@@ -9,6 +9,7 @@ from ipaddress import IPv4Interface
 from typing import Any
 
 from fabric_plan.errors import FabricPlanError
+from fabric_plan.findings import Notice
 from fabric_plan.inventory.schema import TopologyKind
 from fabric_plan.roles import Hardware
 from fabric_plan.topology.fabric import End
@@ -123,6 +124,7 @@ class Evidence:
 
     `ranked` tells that somebody declared the nodes' order; `table` is the stated cabling; `listed` the cables
     in the order and direction in which an earlier inventory had them. None where nobody stated them.
+    `notices` is what was noticed while it was gathered.
     """
 
     nodes: tuple[FoundNode, ...]
@@ -131,3 +133,4 @@ class Evidence:
     table: tuple[tuple[End, End], ...] | None = None
     listed: tuple[Listed, ...] | None = None
     settings: Settings = Settings()
+    notices: tuple[Notice, ...] = ()

@@ -9,6 +9,7 @@ from fabric_plan.discover.evidence import Evidence, FoundNode, Login
 from fabric_plan.discover.gather import Sources, broken_dump, gather
 from fabric_plan.discover.netplan_merge import NetplanFile
 from fabric_plan.discover.rendered import RECORD_PATH, parse_record, settings_of
+from fabric_plan.findings import Notice
 from fabric_plan.inventory.schema import TopologyKind
 from fabric_plan.node.document import Facts, File
 from fabric_plan.node.records import Interfaces, Link, LldpNeighbour, RdmaLink
@@ -42,7 +43,12 @@ def found_node(
 
 
 def evidence(
-    nodes: tuple[FoundNode, ...], facts: Mapping[str, Facts], *, ranked: bool, declared: TopologyKind | None
+    nodes: tuple[FoundNode, ...],
+    facts: Mapping[str, Facts],
+    *,
+    ranked: bool,
+    declared: TopologyKind | None,
+    notices: tuple[Notice, ...] = (),
 ) -> Evidence:
     """Return the evidence of live or saved `facts`; the nodes' records give back what an earlier plan
     chose.
@@ -50,7 +56,7 @@ def evidence(
     texts = [(name, _text(one, RECORD_PATH)) for name, one in facts.items()]
     records = [parse_record(text.encode(), f"{name}: {RECORD_PATH}") for name, text in texts if text]
     settings = settings_of(records if len(records) == len(facts) else [])
-    return Evidence(nodes, ranked, declared, settings=settings)
+    return Evidence(nodes, ranked, declared, settings=settings, notices=notices)
 
 
 def _text(facts: Facts, path: str) -> str | None:

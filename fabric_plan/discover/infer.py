@@ -78,7 +78,7 @@ def infer(evidence: Evidence, roles: Hardwares) -> Outcome:
     """Return the outcome for `evidence`. Whatever is wrong with it stands in the outcome, nothing is
     raised.
     """
-    said = _Findings()
+    said = _Findings(notices=list(evidence.notices))
     identified = {node.name: identify(node) for node in evidence.nodes}
     for node in evidence.nodes:
         _node_findings(node, identified[node.name], said)

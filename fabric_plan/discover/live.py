@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabric_plan.discover.evidence import Login
-from fabric_plan.errors import FabricPlanError, NodeError, TransportError
+from fabric_plan.errors import FabricPlanError, NodeError
 from fabric_plan.facts.load import facts_of
+from fabric_plan.findings import Notice
 from fabric_plan.inventory.schema import FULL_HOST_NAME, HOST_NAME
 from fabric_plan.node.document import Facts
 from fabric_plan.node.records import LldpNeighbour
@@ -99,13 +100,20 @@ def _name(node: Asked, facts: Facts) -> str:
     return node.name or (label if HOST_NAME.fullmatch(label) else node.host.split(".")[0])
 
 
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Whom a node heard, and what it did not probe."""
+
+    heard: tuple[LldpNeighbour, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
 def probe(
     connections: Mapping[str, Connection],
     functions: Mapping[str, Sequence[str]],
     progress: Callable[[str], None],
-) -> dict[str, tuple[LldpNeighbour, ...]]:
-    """Let every node send a few LLDP frames on its `functions` and listen there; return who was heard, by
-    node.
+) -> dict[str, Probed]:
+    """Let every node send a few LLDP frames on its `functions` and listen there; return the answers by node.
 
     Only frames of this run count. Raises `NodeError` where a node refuses, `TransportError` where one is
     lost.
@@ -113,23 +121,37 @@ def probe(
     progress(f"probing the cables for {PROBE_S:.0f} s: LLDP frames on the fabric functions alone")
     token = secrets.token_hex(8)
 
-    def one(name: str) -> tuple[LldpNeighbour, ...]:
+    def one(name: str) -> Probed:
         request = {"system": name, "token": token, "interfaces": list(functions[name]), "seconds": PROBE_S}
         reply = connections[name].call("probe-cables", request, limit_s=PROBE_LIMIT_S)
-        return tuple(_neighbour(name, entry) for entry in reply.get("heard", []))
+        heard, skipped = reply.get("heard"), reply.get("skipped")
+        if not isinstance(heard, list) or not isinstance(skipped, dict):
+            raise NodeError("the probe's answer makes no sense", where=name, hint=_SAME_VERSION)
+        return Probed(
+            heard=tuple(_neighbour(name, entry) for entry in heard),
+            notices=tuple(
+                Notice("not-probed", f"{name} {dev} was not probed: it {reason}")
+                for dev, reason in sorted(skipped.items())
+            ),
+        )
 
     results = each({name: name for name in connections if functions.get(name)}, one)
-    for result in results.values():
-        if isinstance(result, (NodeError, TransportError)):
+    probed: dict[str, Probed] = {}
+    for name, result in results.items():
+        if isinstance(result, FabricPlanError):
             raise result
-    return {name: result for name, result in results.items() if not isinstance(result, FabricPlanError)}
+        probed[name] = result
+    return probed
+
+
+_SAME_VERSION = "the node program is of another version"
 
 
 def _neighbour(node: str, entry: object) -> LldpNeighbour:
     if not isinstance(entry, dict) or not all(
         isinstance(entry.get(key), str) for key in ("dev", "system", "port")
     ):
-        raise NodeError("the probe's answer makes no sense", where=node, hint="collect with this version")
+        raise NodeError("the probe's answer makes no sense", where=node, hint=_SAME_VERSION)
     return LldpNeighbour(
         dev=entry["dev"],
         chassis_name=entry["system"],

@@ -20,6 +20,15 @@ def remarks(seats: Seats, segments: Sequence[Segment], planes: Sequence[int]) ->
     yield from _mtu(seats, segments)
     yield from _dead(seats, segments)
     yield from _incomplete(segments, planes)
+    yield from _unknown(seats, segments)
+
+
+def _unknown(seats: Seats, segments: Sequence[Segment]) -> Iterator[Notice]:
+    """A port with a link and nothing that says where it leads: said, not guessed."""
+    known = {end for segment in segments for end in segment.ends}
+    for end in sorted({seat.end for seat, interface in seats.items() if interface.carrier} - known):
+        text = f"{end} has a link, and neither an address nor a neighbour tells where it leads"
+        yield Notice("unknown-link", text, hint="discover --probe-cables tells, or state it in cables.yaml")
 
 
 def _cabled(

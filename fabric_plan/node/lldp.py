@@ -183,7 +183,7 @@ def _send(sockets: Mapping[socket.socket, str], probe: Probe, failed: dict[str, 
             failed.pop(dev, None)
         except OSError as error:
             # A port without a link says so; its cable may still come up while the probe lasts.
-            failed[dev] = f"nothing can be sent ({error.strerror})"
+            failed[dev] = f"cannot send ({error.strerror})"
 
 
 def frame(mac: bytes, probe: Probe, dev: str) -> bytes:

@@ -157,6 +157,15 @@ def test_the_misordered_ring_plans_once_its_order_is_declared(tmp_path: Path) ->
     assert got.plan.nccl_prefix == want["nccl_prefix"]
 
 
+def test_without_a_declared_order_the_walk_is_the_order(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CASES / "12-ring4-misordered", tmp_path / "case"))
+    (folder / "inventory.yaml").unlink()
+    got = adopt(folder)
+    assert not got.refusals
+    assert got.plan is not None
+    assert [node.name for node in got.plan.nodes] == ["r0c0", "r0c1", "r1c1", "r1c0"]
+
+
 def test_the_pair_plans_once_the_two_named_files_are_moved_away(tmp_path: Path) -> None:
     name = "15-nul-file-and-nm-mirror"
     want = expected(name)

@@ -152,6 +152,7 @@ def test_an_unknown_neighbour_is_reported_and_not_guessed(blank: Facts) -> None:
     }
     got = discovered(facts)
     assert not got.refusals
+    assert any(n.id == "unknown-link" and n.text.startswith("b f1 has a link") for n in got.notices)
     assert any("tor-switch swp7" in n.text and n.id == "unknown-neighbour" for n in got.notices)
 
 
@@ -186,6 +187,7 @@ class Wired:
     def __init__(self, facts: Mapping[str, Facts], cables: Sequence[tuple[str, str, str, str]]) -> None:
         self.facts = facts
         self.asked: dict[str, list[str]] = {}
+        self.skipped: dict[str, dict[str, str]] = {}
         self.peer = {}
         for a, port_a, b, port_b in cables:
             for plane in (P1, P2):
@@ -197,7 +199,8 @@ class Wired:
             return document(self.facts[node])
         self.asked[node] = request["interfaces"]
         there = [(dev, self.peer[node, dev]) for dev in request["interfaces"] if (node, dev) in self.peer]
-        return {"heard": [{"dev": dev, "system": who, "port": port} for dev, (who, port) in there]}
+        heard = [{"dev": dev, "system": who, "port": port} for dev, (who, port) in there]
+        return {"heard": heard, "skipped": self.skipped.get(node, {})}
 
 
 def test_probing_asks_the_fabric_functions_and_finds_the_ring(
@@ -223,7 +226,7 @@ def test_probing_asks_the_fabric_functions_and_finds_the_ring(
 
 
 def test_the_way_in_is_not_probed_even_over_the_fabric(
-    blank: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blank: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dataclasses import replace
 
@@ -233,7 +236,9 @@ def test_the_way_in_is_not_probed_even_over_the_fabric(
     facts["s1"] = replace(facts["s1"], ssh=replace(ssh, dev=P1["f1"]))
     wired = Wired(facts, [("s1", "f0", "s2", "f0")])
     monkeypatch.setattr("fabric_plan.cli.discover.transport_of", lambda options: Fake(wired.answer))
+    wired.skipped["s2"] = {P1["f1"]: "carries a default route"}
     assert main(["discover", "s1", "s2", "--probe-cables", "-o", str(tmp_path / "x.yaml")]) == 0
+    assert f"s2 {P1['f1']} was not probed: it carries a default route" in capsys.readouterr().err
     assert P1["f1"] not in wired.asked["s1"]
 
 

@@ -142,4 +142,4 @@ def test_two_namespaces_hear_each_other(tmp_path: Path) -> None:
     assert said["right"]["heard"] == [{"dev": "fb", "system": "left", "port": "fa"}]
     assert set(said["left"]["skipped"]) == {"mgmt", "idle"}
     assert "default route" in said["left"]["skipped"]["mgmt"]
-    assert "nothing can be sent" in said["left"]["skipped"]["idle"]
+    assert "cannot send" in said["left"]["skipped"]["idle"]
