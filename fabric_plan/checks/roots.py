@@ -33,7 +33,8 @@ _ON_A_FUNCTION = (
     "marker-unit",
 )
 _RDMA = ("bandwidth", "latency", "far", "rule-counter", "forwarded", "plane-share")
-_TRAFFIC = ("ping", *_RDMA, "drops", "probe")
+_DROPS = ("overflow", "sequence")
+_TRAFFIC = ("ping", *_RDMA, *_DROPS, "probe")
 
 # A finding of the key explains findings of these ids on what rests on the thing in question (`Check.needs`).
 # The order is the rank: what stands higher explains, what stands lower is explained.
@@ -66,15 +67,17 @@ IMPLIES: Mapping[str, tuple[str, ...]] = {
     "one-card": ("unit", "unit-boot", "rule", *_RDMA),
     "trust": ("unit", "unit-boot", "rule", *_RDMA),
     "unit": ("unit-boot", "hairpin", "rule", "marker", "marker-unit", *_RDMA),
-    "hairpin": ("drops", *_RDMA),
-    "rule": ("drops", *_RDMA),
+    "hairpin": (*_DROPS, *_RDMA),
+    "rule": (*_DROPS, *_RDMA),
     "rule-peer": _RDMA,
     "rule-extra": _RDMA,
     "marker": ("marker-unit", "unit-boot", *_RDMA),
     "marker-unit": ("unit-boot",),
     "library": ("library", "library-mode"),
     "ping": _RDMA,
-    "drops": ("bandwidth", "latency", "far"),
+    "probe": ("ping", *_RDMA, *_DROPS),
+    "overflow": ("sequence", "bandwidth", "latency", "far"),
+    "sequence": ("bandwidth", "latency", "far"),
     "far": ("rule-counter", "forwarded"),
     "rule-counter": ("forwarded",),
 }

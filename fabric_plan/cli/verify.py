@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fabric_plan.checks.model import Check, Verification
@@ -17,6 +19,7 @@ from fabric_plan.errors import ExitCode, UsageError
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
 from fabric_plan.verify.nodes import Nodes
+from fabric_plan.verify.probe import Probe, missing_tools, obstacles
 from fabric_plan.verify.report import document, findings, junit, only, rows, summary
 
 EXAMPLE = "fabric-plan verify -i inventories/home.yaml --since-boot"
@@ -40,6 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="an NCCL library on the nodes to compare, beside the usual places (repeatable)",
     )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="send bounded traffic besides: pings, perftest between neighbours and to far nodes",
+    )
+    parser.add_argument("--probe-busy", action="store_true", help="probe although RDMA is in use")
     parser.add_argument("--junit", metavar="FILE", help="the checks as JUnit XML besides")
 
 
@@ -50,6 +59,8 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
     if options.facts:
+        if options.probe:
+            raise UsageError("--probe needs the nodes, and --facts has none")
         facts = saved_facts(options.facts)
         known = {name: found for name, found in facts.items() if name in {node.name for node in plan.nodes}}
         return _finish(plan, known, {}, (), names, options, console)
@@ -57,7 +68,27 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     asked = names if options.local else [node.name for node in plan.nodes]
     with Nodes(plan, asked, transport_of(options), options.library) as nodes:
         facts, failed = nodes.collect()
-    return _finish(plan, facts, failed, (), names, options, console)
+        seen: Mapping[str, Facts] = facts
+        more: tuple[Check, ...] = ()
+        if options.probe or options.probe_busy:
+            more, seen = _probe(nodes, plan, facts, options, console)
+    return _finish(plan, seen, failed, more, names, options, console)
+
+
+def _probe(
+    nodes: Nodes, plan: Plan, facts: Mapping[str, Facts], options: argparse.Namespace, console: Console
+) -> tuple[tuple[Check, ...], Mapping[str, Facts]]:
+    """Return the probe's checks and the facts after it, with the libraries' of before."""
+    stop = tuple(obstacles(plan, facts, busy=options.probe_busy))
+    if stop:
+        return stop, facts
+    say = console.note if sys.stderr.isatty() and not console.json else lambda text: None
+    checks, after = Probe(nodes, plan, facts, say).run()
+    merged = {
+        name: replace(after[name], libraries=facts[name].libraries) if name in after else facts[name]
+        for name in facts
+    }
+    return (*missing_tools(facts), *checks), merged
 
 
 def _finish(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from . import probe
 from .collect import collect
 from .lldp import probe_cables
 from .request import TOOL_LIMIT_S, RequestError, parse_request
@@ -34,6 +35,7 @@ VERBS: Mapping[str, Verb] = {
     "collect": collect_facts,
     "probe-cables": probe_cables,
     **{verb: partial(answer, verb) for verb in KEYS},
+    **{verb: partial(probe.answer, verb) for verb in probe.KEYS},
 }
 
 
