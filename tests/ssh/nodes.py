@@ -228,7 +228,9 @@ def prepare(node: SshNode, authorized: str) -> None:
     (node.base / "sshd_config").write_text(
         SERVER.format(base=node.base, port=node.port, path=f"{node.tools}:/usr/bin:/bin", home=node.home)
     )
-    if os.geteuid() == 0:
+    if os.geteuid() != 0:
+        node.tool("id", "echo 0")  # with a root directory of its own, the node needs no root
+    else:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd separates its privileges
 
 
