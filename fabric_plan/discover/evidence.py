@@ -61,7 +61,8 @@ class Interface:
 class Doubt:
     """A second definition of an interface: another file claims it and says something else.
 
-    `ours` is what the definition that was followed says, `file` and `theirs` the one that was not.
+    `ours` is what the definition that was followed says, `file` and `theirs` the one that was not; without
+    addresses of its own that one asks for them by DHCP.
     """
 
     netdev: str

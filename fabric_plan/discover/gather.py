@@ -148,7 +148,7 @@ def _recorded(interfaces: list[Interface], record: Record | None) -> list[Interf
 
 def _followed(interface: Interface, claiming: Sequence[Definition]) -> tuple[Definition | None, list[Doubt]]:
     """Return the definition to follow, and a doubt for every other one that gives the interface other
-    addresses.
+    addresses or asks for them by DHCP.
 
     NetworkManager turns each definition into a profile, and which one it brings up is its own affair. What
     gives addresses comes first, and its mirrors (``90-NM-*``) give way to what a person wrote.
@@ -161,11 +161,12 @@ def _followed(interface: Interface, claiming: Sequence[Definition]) -> tuple[Def
     doubts = []
     for other in ordered[1:]:
         theirs = [said for said in other.addresses if said.value not in ours]
-        if theirs:
+        asks = other.dhcp4 is not None and other.dhcp4.value and bool(ours)
+        if theirs or asks:
             doubts.append(
                 Doubt(
                     netdev=interface.netdev,
-                    file=theirs[0].file,
+                    file=theirs[0].file if theirs else other.files[-1],
                     theirs=tuple(str(said.value) for said in theirs),
                     other_file=followed.addresses[0].file,
                     ours=tuple(str(said.value) for said in followed.addresses),

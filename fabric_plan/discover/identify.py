@@ -126,13 +126,15 @@ def _by_record(interface: Interface, hardware: Hardware, real: Sequence[Interfac
 
 
 def _by_pci(interface: Interface, hardware: Hardware, real: Sequence[Interface]) -> _Place | None:
+    return next((_Place(*slot) for slot, pci, _, _ in _role_slots(hardware) if pci == interface.pci), None)
+
+
+def _by_other_pci(interface: Interface, hardware: Hardware, real: Sequence[Interface]) -> _Place | None:
+    """Another bus number: a board of another make, or a virtual function. Only an RDMA device or a port's
+    name makes it a function at all.
+    """
     if interface.pci is None or not PCI.fullmatch(interface.pci):
         return None
-    for slot, pci, _, _ in _role_slots(hardware):
-        if pci == interface.pci:
-            return _Place(*slot)
-    # Another bus number: a board of another make. Only an RDMA device or a port name makes it a function at
-    # all.
     if interface.rdma is None and _port_of_phys(hardware, interface.phys_port_name) is None:
         return None
     domain, function = int(interface.pci[:4], 16), int(interface.pci[-1])
@@ -221,6 +223,7 @@ def _from_path(match: re.Match[str] | None, hardware: Hardware) -> _Place | None
 _WITNESSES: tuple[Callable[[Interface, Hardware, Sequence[Interface]], _Place | None], ...] = (
     _by_record,
     _by_pci,
+    _by_other_pci,
     _by_phys_port,
     _by_rdma,
     _by_mac,

@@ -98,7 +98,7 @@ def infer(evidence: Evidence, roles: Hardwares) -> Outcome:
         return Outcome((), None, (), None, None, tuple(said.refusals), (), compared, Scope.FABRIC)
     seats, segments = _plane_2_alone(evidence, seats, segments)
     planes = tuple(sorted({plane for segment in segments for plane in segment.lanes})) or (1, 2)
-    said.notices += remarks(seats, segments, planes)
+    said.notices += remarks(evidence.nodes, seats, segments, planes)
     settings = replace(evidence.settings, mtu=usual_mtu(seats, segments) or evidence.settings.mtu)
     return _planned(evidence, roles, settings, seats, segments, planes, said, compared)
 
@@ -174,9 +174,11 @@ def _node_findings(node: FoundNode, found: Identified, said: _Findings) -> None:
     said.refusals += [*node.broken, *found.refusals]
     said.notices += found.notices
     netdevs = {interface.netdev for interface in found.functions.values()}
-    said.refusals += [
-        _second_definition(node.name, doubt) for doubt in node.doubts if doubt.netdev in netdevs
-    ]
+    for doubt in node.doubts:
+        if doubt.netdev in netdevs and doubt.theirs:
+            said.refusals.append(_second_definition(node.name, doubt))
+        elif doubt.netdev in netdevs:
+            said.notices.append(_dhcp_beside(node.name, doubt))
     for interface in found.functions.values():
         if interface.master is not None:
             said.refusals.append(
@@ -198,6 +200,16 @@ def _second_definition(node: str, doubt: Doubt) -> FabricPlanError:
         where=node,
         hint=f"move this one file away and keep it: mv {doubt.file} /root/",
         id="second-definition",
+    )
+
+
+def _dhcp_beside(node: str, doubt: Doubt) -> Notice:
+    return Notice(
+        "dhcp-beside-static",
+        f"{node}: {doubt.file} asks for an address of {doubt.netdev} by DHCP, "
+        f"{doubt.other_file.rsplit('/', 1)[-1]} gives it {', '.join(doubt.ours)}: "
+        "which profile comes up is chance",
+        hint=f"take {doubt.netdev} out of that one file",
     )
 
 

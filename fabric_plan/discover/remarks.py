@@ -8,19 +8,37 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fabric_plan.discover.cabling import Seat, Seats, Segment
-from fabric_plan.discover.evidence import Interface
+from fabric_plan.discover.evidence import FoundNode, Interface
 from fabric_plan.findings import Notice
 from fabric_plan.topology.fabric import End
 
 NETPLAN_MTU = 1500  # what the kernel takes where nobody says
 
 
-def remarks(seats: Seats, segments: Sequence[Segment], planes: Sequence[int]) -> Iterator[Notice]:
+def remarks(
+    nodes: Sequence[FoundNode], seats: Seats, segments: Sequence[Segment], planes: Sequence[int]
+) -> Iterator[Notice]:
     """Yield every notice about `segments` as they are on the nodes; `planes` are those of the fabric."""
     yield from _mtu(seats, segments)
     yield from _dead(seats, segments)
     yield from _incomplete(segments, planes)
     yield from _unknown(seats, segments)
+    yield from _elsewhere(nodes, seats, segments)
+
+
+def _elsewhere(nodes: Sequence[FoundNode], seats: Seats, segments: Sequence[Segment]) -> Iterator[Notice]:
+    """A subnet of the fabric that another interface of a node (Docker's bridge, the LAN) has as well."""
+    functions = {(seat.node, interface.netdev) for seat, interface in seats.items()}
+    subnets = {lane.subnet for segment in segments for lane in segment.lanes.values()}
+    for node in nodes:
+        for interface in node.interfaces:
+            if (node.name, interface.netdev) in functions:
+                continue
+            for claim in interface.claims:
+                for subnet in sorted(net for net in subnets if net.overlaps(claim.address.network)):
+                    text = f"{node.name} {interface.netdev} {claim.address} overlaps the fabric's {subnet}"
+                    hint = "one of them gets the other's traffic: renumber either"
+                    yield Notice("subnet-elsewhere", text, hint=hint)
 
 
 def _unknown(seats: Seats, segments: Sequence[Segment]) -> Iterator[Notice]:

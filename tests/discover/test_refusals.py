@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from fabric_plan.discover.evidence import Evidence, FoundNode, Login
+from fabric_plan.discover.evidence import Claim, Evidence, FoundNode, Interface, Login
 from fabric_plan.discover.gather import Sources, gather
 from fabric_plan.discover.infer import Outcome, infer
 from fabric_plan.discover.netplan_merge import NetplanFile
@@ -240,6 +241,42 @@ def test_a_mirror_of_a_fabric_port_is_refused_only_where_it_contradicts(mirrored
     got = infer(Evidence(nodes, ranked=True), hardware_roles())
     assert [error.id for error in got.refusals] == (["second-definition"] if refused else [])
     assert [str(segment) for segment in got.segments] == ["a f0 - b f0"], "what a person wrote is followed"
+
+
+def test_a_mirror_that_asks_for_dhcp_is_said() -> None:
+    mirror = {
+        "NM-1": {"match": {"name": F0}, "dhcp4": True},
+        "NM-2": {"match": {"name": "enP7s7"}, "dhcp4": True},
+    }
+    nodes = (
+        netplan_node("a", ("40-cx7.yaml", {F0: {"addresses": ["10.1.0.1/24"]}}), (f"{MIRROR}.yaml", mirror)),
+        netplan_node("b", ("40-cx7.yaml", {F0: {"addresses": ["10.1.0.2/24"]}})),
+    )
+    got = infer(Evidence(nodes, ranked=True), hardware_roles())
+    assert not got.refusals, messages(got)
+    (notice,) = [notice for notice in got.notices if notice.id == "dhcp-beside-static"]
+    assert MIRROR in notice.text and F0 in notice.text
+
+
+def test_a_fabric_subnet_that_docker_has_too_is_said() -> None:
+    table = {"a": {F0: ["172.17.0.1/24"]}, "b": {F0: ["172.17.0.2/24"]}}
+    nodes = [found(name, one) for name, one in table.items()]
+    docker = Interface("docker0", kind="bridge", claims=(Claim(IPv4Interface("172.17.0.1/16"), "x"),))
+    nodes[0] = replace(nodes[0], interfaces=(*nodes[0].interfaces, docker))
+    got = infer(Evidence(tuple(nodes), ranked=True), hardware_roles())
+    assert [n.text for n in got.notices if n.id == "subnet-elsewhere"] == [
+        "a docker0 172.17.0.1/16 overlaps the fabric's 172.17.0.0/24"
+    ]
+
+
+def test_a_virtual_function_is_not_taken_for_the_port() -> None:
+    """It sits at another device number of the same bus, and has an RDMA device of its own."""
+    nodes = [found(name, {F0: [f"10.1.0.{i}/24"]}) for i, name in enumerate("ab", start=1)]
+    virtual = Interface("enp1s1v0", pci="0000:01:01.0", rdma="rocep1s1")
+    nodes[0] = replace(nodes[0], interfaces=(virtual, *nodes[0].interfaces))
+    got = infer(Evidence(tuple(nodes), ranked=True), hardware_roles())
+    assert not got.refusals, messages(got)
+    assert got.text is not None and "enp1s1v0" not in got.text
 
 
 def test_mirrors_alone_are_a_configuration_like_any_other() -> None:
