@@ -60,7 +60,7 @@ def tree(version: str) -> dict[str, tuple[str, str]]:
     units, lib = "/etc/systemd/system", "/usr/local/lib/fabric-plan"
     return {
         f"{lib}/recover.sh": ("0755", recover_script()),
-        f"{units}/fabric-plan-recover.service": ("0644", RECOVER_UNIT),
+        f"{units}/fabric-plan-recover.service": ("0644", f"# {version}\n{RECOVER_UNIT}"),
         f"{units}/sysinit.target.wants/fabric-plan-recover.service": (
             "",
             f"{units}/fabric-plan-recover.service",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabric_plan.node.transaction.faults import POINTS
-from tests.node.txn.faults import RECOVERIES, Story, Whole, carry_out, judge
+from tests.node.txn.faults import RECOVERIES, Story, Whole, carry_out, judge, run_out
 from tests.node.txn.processes import Spawner
 from tests.node.txn.support import F0, F1, Driver
 from tests.node.txn.world import World
@@ -35,6 +35,36 @@ class Upgrade:
         return self.world
 
 
+class Tally:
+    """Counts the cases and what was wrong with them; says so at the end."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.wrong: list[str] = []
+
+    def take(self, wrong: list[str]) -> None:
+        """Take the judgement of one case, which has to be that nothing is wrong."""
+        self.cases += 1
+        self.wrong += wrong
+        assert wrong == []
+
+    def __str__(self) -> str:
+        false = sum(word.startswith("false report") for word in self.wrong)
+        stranded = sum(word.startswith("stranded") for word in self.wrong)
+        other = len(self.wrong) - false - stranded
+        return f"fault matrix of one node: {self.cases} cases, {stranded} stranded, {false} false reports" + (
+            f", {other} left something behind" if other else ""
+        )
+
+
+@pytest.fixture(scope="module")
+def tally() -> Iterator[Tally]:
+    """The count of this run."""
+    count = Tally()
+    yield count
+    print(f"\n{count}")
+
+
 @pytest.fixture(scope="module")
 def upgrade(spawner: Spawner) -> Iterator[Upgrade]:
     """The scenario, made once."""
@@ -49,13 +79,16 @@ def upgrade(spawner: Spawner) -> Iterator[Upgrade]:
 TIMES = {"commit.file": (1, 3, 9), "place.file": (1, 3, 9), "execute.step-noted": tuple(range(1, 11))}
 TIMES["execute.step-done"] = TIMES["execute.step-noted"]
 CUTS = [f"{point}:{n}" for point in POINTS for n in TIMES.get(point, (1,))]
+CRASH, FULL = "FABRIC_PLAN_CRASH_AT", "FABRIC_PLAN_ENOSPC_AT"
+
+# These stand for the matrix where there is no time for all of it.
+QUICK = ("place.file:3", "execute.step-noted:5", "commit.file:3", "commit.pointed:1", "undo.units-stopped:1")
 
 
 def cut(world: World, kind: str, point: str) -> Story:
-    """Carry an apply out with one point armed; undo's points need a step that fails."""
+    """Carry an apply out with one point armed; the points of an undo need one."""
     world.environment[kind] = point
-    undo = point.startswith("undo.")
-    story = carry_out(world, "v2", undo=undo)
+    story = carry_out(world, "v2", undo=point.startswith("undo."))
     world.environment.clear()
     return story
 
@@ -65,12 +98,77 @@ def killed(world: World, story: Story) -> bool:
     return story.died or any(process.poll() == -9 for process in world.services.values())
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("recovery", RECOVERIES)
-@pytest.mark.parametrize("point", CUTS)
-def test_a_process_killed(upgrade: Upgrade, point: str, recovery: str) -> None:
+def kill_and_judge(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+    """Do one case of the matrix."""
     world = upgrade.back()
-    story = cut(world, "FABRIC_PLAN_CRASH_AT", point)
+    story = cut(world, CRASH, point)
     assert killed(world, story), story.answers
     RECOVERIES[recovery](world, story)
-    assert judge(world, upgrade.old, upgrade.new, story) == []
+    tally.take(judge(world, upgrade.old, upgrade.new, story))
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+@pytest.mark.parametrize("point", QUICK)
+def test_a_few_cuts(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+    kill_and_judge(upgrade, tally, point, recovery)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("recovery", RECOVERIES)
+@pytest.mark.parametrize("point", [point for point in CUTS if point not in QUICK])
+def test_a_process_killed(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+    kill_and_judge(upgrade, tally, point, recovery)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("recovery", ["timer", "reboot", "ask-again"])
+@pytest.mark.parametrize("point", CUTS)
+def test_no_room_on_the_disk(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+    world = upgrade.back()
+    story = cut(world, FULL, point)
+    RECOVERIES[recovery](world, story)
+    tally.take(judge(world, upgrade.old, upgrade.new, story))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", [point for point in CUTS if point.startswith("undo.")])
+def test_an_undo_cut_twice(upgrade: Upgrade, tally: Tally, point: str) -> None:
+    world = upgrade.back()
+    story = cut(world, CRASH, point)
+    assert killed(world, story)
+    world.environment[CRASH] = point
+    if world.timers:
+        run_out(world)
+        assert world.fire() == -9 or point in ("undo.ended:1",)
+    world.environment.clear()
+    RECOVERIES["next-begin"](world, story)
+    tally.take(judge(world, upgrade.old, upgrade.new, story))
+
+
+# mv is what recover.sh replaces with: once for each of the ten files, then result, current and the journal.
+STEPS_OF_A_JOURNAL = 13
+MV = """#!/bin/bash
+count=$(($(cat {count} 2>/dev/null || echo 0) + 1))
+echo $count >{count}
+if [ $count = {stop} ]; then kill -9 $PPID; fi
+exec /bin/mv "$@"
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("recovery", ["reboot", "next-begin", "ask-again", "timer"])
+@pytest.mark.parametrize("stop", range(1, STEPS_OF_A_JOURNAL + 1))
+def test_a_journal_cut_at_every_step(upgrade: Upgrade, tally: Tally, stop: int, recovery: str) -> None:
+    world = upgrade.back()
+    folder = world.home / "mv"
+    folder.mkdir(exist_ok=True)
+    (folder / "count").unlink(missing_ok=True)
+    (folder / "mv").write_text(MV.format(count=folder / "count", stop=stop))
+    (folder / "mv").chmod(0o755)
+    world.environment["PATH"] = f"{folder}:{world.env()['PATH']}"
+    story = carry_out(world, "v2")
+    world.environment.clear()
+    assert "confirm: commit-unfinished" in story.answers, story.answers
+    RECOVERIES[recovery](world, story)
+    wrong = judge(world, upgrade.old, upgrade.new, story)
+    tally.take([*wrong, *([] if Whole.of(world) == upgrade.new else ["stranded: decided, but not finished"])])

@@ -128,10 +128,11 @@ carry_out() {
 close_journal() {
     local generation=$1 word=$2
     if [[ -n $generation && -d $STATE/generations/$generation ]]; then
-        printf '%s\n' "$word" | replace_file "$STATE/generations/$generation/result" && sync_path "$STATE/generations/$generation"
+        printf '%s\n' "$word" | replace_file "$STATE/generations/$generation/result" || return 1
+        sync_path "$STATE/generations/$generation"
     fi
     if [[ $word == committed ]]; then
-        printf '%s\n' "$generation" | replace_file "$STATE/current"
+        printf '%s\n' "$generation" | replace_file "$STATE/current" || return 1
     fi
     sync_path "$STATE"
     rm -rf "$STATE/done" && mv -T "$JOURNAL" "$STATE/done" && sync_path "$STATE" && rm -rf "$STATE/done"
