@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format golden bench clean venv debian-packages test-faults
+.PHONY: help demo test lint format golden bench clean venv debian-packages test-faults test-wheel
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -36,6 +36,15 @@ test: lint  ## everything that needs neither the lab nor long
 
 test-faults: $(STAMP)  ## every fault at every step of an apply
 	$(BIN)/python -m pytest -s -m faults
+
+test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, render there
+	rm -rf build/wheel && mkdir -p build/wheel/empty
+	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w build/wheel .
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip install -q --disable-pip-version-check build/wheel/*.whl
+	cp inventories/ring4.yaml build/wheel/empty/home.yaml
+	cd build/wheel/empty && ../env/bin/fabric-plan render -i home.yaml -o out | grep 'proof: ok'
+	test -s build/wheel/empty/out/spark4/etc/netplan/41-sparkring-plane2.yaml
 
 golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
 	$(BIN)/python -m tests.golden_trees

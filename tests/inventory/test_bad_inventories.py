@@ -135,3 +135,11 @@ def test_one_defect(change: tuple[str, str], id_: str, words: str) -> None:
 )
 def test_unreadable(text: bytes, words: str) -> None:
     assert words in "\n".join(refusal(text).lines())
+
+
+def test_a_range_of_fake_dns_answers_is_warned_about_with_its_place() -> None:
+    text = (CASES / "00-good.yaml").read_text().replace("10.61.1.0/24", "198.18.1.0/24")
+    notices = load(text, "good.yaml", hardware_roles()).notices
+    assert [notice.id for notice in notices] == ["fake-dns-range"]
+    assert "198.18.1.0/24 lies in 198.18.0.0/15" in notices[0].text
+    assert notices[0].where == "good.yaml:19:17"
