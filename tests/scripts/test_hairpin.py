@@ -113,6 +113,17 @@ def test_a_function_that_was_probed_again_is_set_again(host: Host) -> None:
     assert effective(host) == (8192, 4)
 
 
+def test_a_count_that_did_not_rise_proves_nothing_though_the_device_has_its_number(host: Host) -> None:
+    done(host)
+    with host.edit() as state:
+        device = state["devlink"][FIRST]
+        device["reloads"] = 0
+        device["params"] = {"hairpin_num_queues": [4, 2], "hairpin_queue_size": [8192, 1024]}
+    assert host.run("hairpin.sh").returncode == 0
+    assert reloads(host) == [FIRST]
+    assert effective(host) == (8192, 4)
+
+
 def test_hairpins_that_live_with_the_planned_values_are_proof_enough(host: Host) -> None:
     pending(host)
     for pci in all_functions(host):
@@ -138,6 +149,19 @@ def test_a_function_that_does_not_return_is_named_and_the_others_are_done(host: 
 
 def test_a_reload_that_never_returns_is_left_behind(host: Host) -> None:
     host.fault("reload_hangs", FIRST)
+    result = host.run("hairpin.sh", FABRIC_PLAN_CALL_LIMIT="1")
+    assert result.returncode == 1
+    assert f"error: {FIRST_DEV}: the reload failed: no answer within 1 s" in result.stdout
+    assert all(effective(host, pci) == (8192, 4) for pci in all_functions(host)[1:])
+
+
+def test_a_call_that_cannot_even_be_killed_is_left_behind(host: Host) -> None:
+    """A call that hangs in the kernel survives SIGKILL, so `timeout` does not come back either."""
+    stub = host.tools.bin / "timeout"
+    stub.write_text(
+        f'#!/bin/bash\ncase "$*" in *reload*{FIRST}*) exec sleep 20 ;; esac\nshift 3\nexec "$@"\n'
+    )
+    stub.chmod(0o755)
     result = host.run("hairpin.sh", FABRIC_PLAN_CALL_LIMIT="1")
     assert result.returncode == 1
     assert f"error: {FIRST_DEV}: the reload failed: no answer within 1 s" in result.stdout
@@ -206,6 +230,10 @@ USERS = {
     "a queue pair of the driver that is no GSI": (
         "qp",
         "link rocep1s0f1/1 lqpn 7 type UD state RTS sq-psn 0 comm [mlx5_ib]",
+    ),
+    "a GSI queue pair of another kernel user": (
+        "qp",
+        "link rocep1s0f1/1 lqpn 1 type GSI state RTS sq-psn 0 comm [other]",
     ),
     "a GSI queue pair of a process": (
         "qp",
