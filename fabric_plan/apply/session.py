@@ -27,6 +27,10 @@ POLL_S = 0.3
 # How long a function may be away while the driver makes it anew, plus NetworkManager's share.
 STEP_LIMIT_S = 150.0
 
+# A lease and a timer older than this are renewed before the next disruptive step of any node: its limit
+# and this together stay below the time for a confirmation, so no node goes back while another one is at work.
+RENEW_AFTER_S = 10.0
+
 
 @dataclass(slots=True)
 class Session:
@@ -42,6 +46,7 @@ class Session:
     generation: int | None = None
     changed: bool = False
     notes: list[str] = field(default_factory=list)
+    renewed_s: float = field(default_factory=time.monotonic)
 
     def call(self, verb: str, request: Mapping[str, Any], limit_s: float = CALL_LIMIT_S) -> dict[str, Any]:
         """Call a verb of the node program on the present connection, or on a new one."""
@@ -84,6 +89,21 @@ class Session:
             },
         )
         self.token, self.generation = str(reply["token"]), int(reply["generation"])
+        self.renewed_s = time.monotonic()
+
+    def renew(self) -> None:
+        """Let lease and timer count from now where they are not fresh: who can ask can still reach the
+        node.
+        """
+        if time.monotonic() - self.renewed_s <= RENEW_AFTER_S:
+            return
+        request = {"token": self.token, "lease_s": self.confirm_s}
+        try:
+            self.call("renew", request)
+        except TransportError:
+            # The connection had broken meanwhile; on a fresh one the question can be repeated.
+            self.call("renew", request)
+        self.renewed_s = time.monotonic()
 
     def stage(self, files: Sequence[StagedFile], sysctls: Sequence[str], interfaces: Sequence[str]) -> None:
         """Hand the new files over; they are kept where a reboot forgets them."""
@@ -112,6 +132,7 @@ class Session:
             "steps": [step.document() for step in steps],
         }
         self.changed = True
+        self.renewed_s = time.monotonic()
         try:
             self.call("run", request)
         except TransportError as error:

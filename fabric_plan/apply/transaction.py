@@ -110,6 +110,7 @@ class Transaction:
         self._together("harmless steps, all nodes together", self._harmless)
         for name, step in self.steps.disruptive:
             session = self.sessions[name]
+            self._renew()
             self.observer.stage(f"{name}: {step}: disrupts {step.disrupts}")
             try:
                 if step.idle:
@@ -118,8 +119,15 @@ class Transaction:
                 session.reconnect()
             except (NodeError, TransportError) as error:
                 raise StoppedError(name, error) from None
-
+        self._renew()
         self._together("rules and forwarding, all nodes together", self._closing)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Keep every node's lease and timer fresh while another node is at work."""
+        for name, result in each(self.sessions, lambda session: session.renew()).items():
+            if isinstance(result, FabricPlanError):
+                raise StoppedError(name, result)
 
     def _stage(self, session: Session) -> None:
         work = self.work[session.target.name]

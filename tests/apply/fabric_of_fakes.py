@@ -88,6 +88,10 @@ class FakeNode:
     def do_stage(self, request: dict[str, Any]) -> dict[str, Any]:
         return {}
 
+    def do_renew(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.done.append("renew")
+        return {}
+
     def do_run(self, request: dict[str, Any]) -> dict[str, Any]:
         self.armed = request["arm_s"] is not None
         self.run_id = request["id"]

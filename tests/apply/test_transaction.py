@@ -106,6 +106,18 @@ def test_disruptive_steps_run_one_at_a_time_and_reloads_after_addresses() -> Non
         assert node.done.index("mesh") > max(i for i, kind in enumerate(node.done) if kind == "hairpin")
 
 
+def test_no_node_goes_back_while_another_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "RENEW_AFTER_S", -1.0)
+    fabric = FakeFabric(SMALL)
+    deployment(fabric).run()
+    runs = [call for call in fabric.calls if call[1] in ("run", "renew")]
+    disruptive = runs[len(NODES) : -2 * len(NODES)]
+    # All four are renewed before each step of one.
+    assert len(disruptive) == 16 * 5 + 4
+    assert all({name for name, verb in disruptive[i : i + 4]} == set(NODES) for i in range(0, 80, 5))
+    assert all(disruptive[i + 4][1] == "run" for i in range(0, 80, 5))
+
+
 def test_a_rule_that_is_wrong_on_one_node_is_that_nodes_mesh_alone() -> None:
     fabric = FakeFabric(WANTS)
     for node in fabric.nodes.values():

@@ -140,10 +140,10 @@ def finish(node: Node, state: State) -> None:
         generations.prune(node)
     except OSError as error:
         state.note(f"old generations could not be removed: {error.strerror}")
+    store.remove_tree(node.place(state.trial))
     point("finish.pruned")
     execute.disarm(node, state)
     point("finish.disarmed")
-    store.remove_tree(node.place(state.trial))
     state.phase = phases.COMMITTED
     phases.save(node, state)
 

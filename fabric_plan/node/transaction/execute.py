@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from . import generations, steps
 from . import state as phases
-from . import steps
 from .faults import point
 from .node import STATE, Node, uptime_s
 from .refusal import RefusalError
@@ -192,6 +192,9 @@ def report(node: Node, state: State) -> dict[str, Any]:
             for record in state.steps:
                 if record["state"] == "running":
                     record["state"], record["message"] = "failed", "the service was killed in this step"
+    if state.phase == phases.COMMITTING and generations.committed(node, state.generation):
+        # In place, and only not tidied up yet.
+        state.phase = phases.COMMITTED
     return {
         "phase": state.phase,
         "run_id": state.run_id,
