@@ -12,13 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
+from fabric_plan.checks.counters import ALIASED, OVERFLOW, SENT, forwarded, overflow, sent, sequence
 from fabric_plan.checks.model import Check, Verdict, at
 from fabric_plan.checks.texts import TEXTS
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import NodePlan, Path, Plan, Rule
 from fabric_plan.simulate.prove import prove
-from fabric_plan.topology.fabric import End, Function
+from fabric_plan.topology.fabric import End
 
 ROCE_MTU = 4096
 PING_BYTES = 8972
@@ -27,14 +29,6 @@ PING_BYTES = 8972
 # too noisy to tell.
 FORWARDED_SHARE = 0.01
 LEAST_PLANE_SHARE = 0.25
-
-_OVERFLOW = "rx_out_of_buffer"
-
-# Bytes that a function sent, best first: RDMA of the very function, the RDMA port (in words of four bytes; on
-# some cards one counter for both twins), the wire.
-_ALIASED = "port_xmit_data"
-_SENT = ("tx_vport_rdma_unicast_bytes", _ALIASED, "tx_bytes_phy")
-_SEQUENCE = ("out_of_sequence", "packet_seq_err", "out_of_seq_request")
 
 
 class Kind(StrEnum):
@@ -269,11 +263,8 @@ def _hardware_packets(facts: Facts, rule: Rule) -> int | None:
 
 
 def _forwarded(plan: Plan, node: NodePlan, frames: int, run: ProbeRun, crossing: _Crossing) -> Check:
-    def read_of(facts: Facts) -> int | None:
-        return (facts.snmp.value or {}).get("IpForwDatagrams")
-
-    idle = _delta(run.idle, node.name, read_of)
-    busy = _delta(run.far, node.name, read_of)
+    idle = _delta(run.idle, node.name, forwarded)
+    busy = _delta(run.far, node.name, forwarded)
     allowed = frames * FORWARDED_SHARE
     if idle is None or busy is None:
         verdict, read = Verdict.NOT_PROVEN, "IpForwDatagrams cannot be read"
@@ -303,22 +294,13 @@ def _drops(plan: Plan, node: NodePlan, run: ProbeRun) -> Iterator[Check]:
             continue
         function = planned.function
 
-        def overflow(facts: Facts, netdev: str = function.netdev) -> int | None:
-            state = facts.ethtool.get(netdev)
-            return (state.counters.value or {}).get(_OVERFLOW) if state else None
-
-        def sequence(facts: Facts, rdma: str = function.rdma) -> int | None:
-            port = next((p for p in facts.rdma.ports.value or () if p.device == rdma), None)
-            found = [port.hw_counters[name] for name in _SEQUENCE if name in port.hw_counters] if port else []
-            return sum(found) if found else None
-
         needs = [node.name, at(node.name, function.netdev)]
         for path in plan.paths:
             if path.dst == node.name and ends(plan, path)[1] == function.netdev:
                 needs += [path.src, *(at(relay, f) for relay in path.through for f in _cabled(plan, relay))]
         for name, counter, words in (
-            ("overflow", overflow, _OVERFLOW),
-            ("sequence", sequence, "out_of_sequence, packet_seq_err"),
+            ("overflow", partial(overflow, netdev=function.netdev), OVERFLOW),
+            ("sequence", partial(sequence, rdma=function.rdma), "out_of_sequence, packet_seq_err"),
         ):
             deltas = [_delta(window, node.name, counter) for window in (run.direct, run.far)]
             known = [delta for delta in deltas if delta is not None]
@@ -337,45 +319,33 @@ def _cabled(plan: Plan, node: str) -> list[str]:
 
 def _shares(plan: Plan, node: NodePlan, run: ProbeRun) -> Iterator[Check]:
     """Yield for each plane how much of what the node sent to its neighbours it carried."""
-    sent: dict[int, int] = defaultdict(int)
+    moved: dict[int, int] = defaultdict(int)
     counters: set[str] = set()
     for planned in node.functions:
         if not planned.cabled:
             continue
-        for name in _SENT:
-            delta = _delta(run.direct, node.name, _sent(name, planned.function))
+        function = planned.function
+        for name in SENT:
+            read_of = partial(sent, netdev=function.netdev, rdma=function.rdma, name=name)
+            delta = _delta(run.direct, node.name, read_of)
             if delta is not None:
-                sent[planned.function.plane] += delta
+                moved[function.plane] += delta
                 counters.add(name)
                 break
     planes = sorted({p.function.plane for p in node.functions if p.cabled})
-    total = sum(sent.values())
+    total = sum(moved.values())
     for plane in planes if len(planes) > 1 else ():
-        share = sent[plane] / total if total else 0.0
+        share = moved[plane] / total if total else 0.0
         verdict = Verdict.PASS if share >= LEAST_PLANE_SHARE else Verdict.FAIL
         read = f"{share:.1%} of {total} bytes"
         if not total:
             verdict, read = Verdict.NOT_PROVEN, "no byte was counted"
-        elif counters == {_ALIASED} and len(set(sent.values())) == 1:
+        elif counters == {ALIASED} and len(set(moved.values())) == 1:
             verdict, read = Verdict.NOT_PROVEN, "the counters of twin functions are one and the same"
         functions = [p.function.netdev for p in node.functions if p.function.plane == plane]
         needs = [node.name, *(at(node.name, f) for f in functions)]
         expected = f"near {1 / len(planes):.0%}, {LEAST_PLANE_SHARE:.0%} at least"
         yield _check("plane-share", node.name, None, f"plane {plane}", verdict, read, expected, needs)
-
-
-def _sent(name: str, function: Function) -> Callable[[Facts], int | None]:
-    """Return what reads a counter of bytes sent by a function."""
-
-    def read_of(facts: Facts) -> int | None:
-        if name == _ALIASED:
-            port = next((p for p in facts.rdma.ports.value or () if p.device == function.rdma), None)
-            words = port.counters.get(name) if port else None
-            return None if words is None else 4 * words
-        state = facts.ethtool.get(function.netdev)
-        return (state.counters.value or {}).get(name) if state else None
-
-    return read_of
 
 
 def _delta(window: Window, node: str, read_of: Callable[[Facts], int | None]) -> int | None:

@@ -62,6 +62,11 @@ class Console:
         """Write the JSON document of this run to stdout."""
         self._out.write(json.dumps(document, indent=2) + "\n")
 
+    def line(self, document: Any) -> None:
+        """Write one JSON document as one line to stdout, at once: for what goes on until it is stopped."""
+        self._out.write(json.dumps(document) + "\n")
+        self._out.flush()
+
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> None:
         """Write a table, columns as wide as their content, numbers to the right."""
         body = [list(row) for row in rows]

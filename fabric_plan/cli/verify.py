@@ -6,8 +6,10 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from fabric_plan.checks.drift import Event, Look, What
 from fabric_plan.checks.model import Check, Verification
 from fabric_plan.checks.run import verify
 from fabric_plan.checks.scene import Scene
@@ -15,12 +17,13 @@ from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.deploying import desired_states
 from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
-from fabric_plan.errors import ExitCode, UsageError
+from fabric_plan.errors import ExitCode, UsageError, printable
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
 from fabric_plan.verify.nodes import Nodes
 from fabric_plan.verify.probe import Probe, missing_tools, obstacles
 from fabric_plan.verify.report import document, findings, junit, only, rows, summary
+from fabric_plan.verify.watch import SCHEMA, Watch
 
 EXAMPLE = "fabric-plan verify -i inventories/home.yaml --since-boot"
 
@@ -50,6 +53,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--probe-busy", action="store_true", help="probe although RDMA is in use")
     parser.add_argument("--junit", metavar="FILE", help="the checks as JUnit XML besides")
+    parser.add_argument(
+        "--watch", action="store_true", help="look again and again, and say what changed, until stopped"
+    )
+    parser.add_argument(
+        "--once-per",
+        type=_period,
+        default=30.0,
+        metavar="SECONDS",
+        help="with --watch: how often (default 30)",
+    )
+    parser.add_argument(
+        "--textfile",
+        metavar="FILE",
+        help="with --watch: Prometheus text for node_exporter, replaced whole at each look",
+    )
+
+
+def _period(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return value
 
 
 def run(options: argparse.Namespace, console: Console) -> ExitCode:
@@ -58,21 +86,51 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     names = chosen_nodes(plan, options.node)
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
+    if options.textfile and not options.watch:
+        raise UsageError("--textfile belongs to --watch")
     if options.facts:
-        if options.probe:
-            raise UsageError("--probe needs the nodes, and --facts has none")
+        for flag in ("probe", "watch"):
+            if getattr(options, flag):
+                raise UsageError(f"--{flag} needs the nodes, and --facts has none")
         facts = saved_facts(options.facts)
         known = {name: found for name, found in facts.items() if name in {node.name for node in plan.nodes}}
         return _finish(plan, known, {}, (), names, options, console)
     # The peers' live MACs are in the checks of a node, so all are asked, whichever are reported.
     asked = names if options.local else [node.name for node in plan.nodes]
     with Nodes(plan, asked, transport_of(options), options.library) as nodes:
+        if options.watch:
+            return _watch(nodes, plan, names, options, console)
         facts, failed = nodes.collect()
         seen: Mapping[str, Facts] = facts
         more: tuple[Check, ...] = ()
         if options.probe or options.probe_busy:
             more, seen = _probe(nodes, plan, facts, options, console)
     return _finish(plan, seen, failed, more, names, options, console)
+
+
+def _watch(
+    nodes: Nodes, plan: Plan, names: tuple[str, ...], options: argparse.Namespace, console: Console
+) -> ExitCode:
+    """Watch until interrupted; with ``--json`` each event is a line on stdout."""
+
+    def tell(look: Look, events: tuple[Event, ...], at_unix: float) -> None:
+        stamp = datetime.fromtimestamp(at_unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        shown = [event for event in events if event.node in names]
+        if console.json:
+            ok = look.verification.ok
+            console.line({"schema": SCHEMA, "at": stamp, "event": "look", "ok": ok})
+            for event in shown:
+                console.line({"schema": SCHEMA, "at": stamp, **event.document()})
+            return
+        for event in shown:
+            good = event.what is What.MENDED
+            place = " ".join(word for word in (event.node, event.interface) if word)
+            console.say(printable(f"{stamp} {event.what} {place}: {event.text}"), None if good else "bad")
+
+    console.note(f"watching {', '.join(names)} once in {options.once_per:g} s; stop with ^C")
+    textfile = Path(options.textfile) if options.textfile else None
+    Watch(plan, desired_states(plan), nodes, options.once_per, tell, textfile).run()
+    return ExitCode.OK
 
 
 def _probe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -74,14 +74,16 @@ class Nodes:
         """Do `work` for each node at once; its result or its `FabricPlanError` by name."""
         return each({name: name for name in names or self.names}, work)
 
-    def collect(self, *, libraries: bool = True) -> tuple[dict[str, Facts], dict[str, str]]:
-        """Return the facts of the nodes that answered, and the reasons of those that did not."""
+    def collect(self, *, known: Collection[str] = ()) -> tuple[dict[str, Facts], dict[str, str]]:
+        """Return the facts of the nodes that answered, and the reasons of those that did not. Libraries are
+        not read again on the `known` nodes: their bytes are many.
+        """
 
         def one(name: str) -> Facts:
             request: dict[str, Any] = {
                 "interfaces": [f.netdev for f in self.plan.fabric.node(name).functions]
             }
-            if libraries:
+            if name not in known:
                 request |= {"libraries": [*USUAL_LIBRARIES, *self._libraries], "marks": [MARK]}
             return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S), node=name)
 

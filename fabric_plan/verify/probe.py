@@ -100,7 +100,7 @@ class Probe:
         return path.src in self.facts and path.dst in self.facts
 
     def _window(self, before: Mapping[str, Facts] | None, seconds: float) -> tuple[dict[str, Facts], Window]:
-        facts, _ = self.nodes.collect(libraries=False)
+        facts, _ = self.nodes.collect(known=self.nodes.names)
         return facts, Window(before or {}, facts, seconds)
 
     def _settled(
