@@ -27,6 +27,10 @@ BACKENDS = {
     "/etc/": "other",
     "/run/": "other",
 }
+# An empty file that netplan writes beside its first definition for NetworkManager. It hides a file of the
+# distribution by which NetworkManager leaves every Ethernet device alone that netplan does not mention.
+_MANAGED = "/run/NetworkManager/conf.d/10-globally-managed-devices.conf"
+_MANAGED_NOTE = "NetworkManager will also look after Ethernet devices that no netplan file mentions"
 _INTERFACE = re.compile(
     r"/(?:netplan-(?P<nm>.+)\.nmconnection|\d+-netplan-(?P<networkd>.+)\.(?:network|netdev|link|rules)"
     r"|netplan-(?:ovs|wpa)-(?P<service>.+)\.service)$"
@@ -50,11 +54,13 @@ def rehearse(node: Node, request: Mapping[str, Any]) -> dict[str, Any]:
     if error:
         error = f"as the node is now: {error}"
     changed = [] if error or later else _changed(before, after, interfaces)
+    notes = [_MANAGED_NOTE] if _MANAGED in after and _MANAGED not in before else []
     staged = {entry.path.rpartition("/")[2] for entry in files}
     return {
         "changed": changed,
         "conflicts": _conflicts(node, staged, interfaces),
         "error": error or later,
+        "notes": notes,
     }
 
 
@@ -112,7 +118,7 @@ def _changed(
 ) -> list[dict[str, str | None]]:
     found = []
     for path in sorted({*before, *after}):
-        if before.get(path) == after.get(path):
+        if before.get(path) == after.get(path) or path == _MANAGED:
             continue
         match = _INTERFACE.search(path)
         interface = next((word for word in match.groups() if word), None) if match else None
@@ -127,14 +133,20 @@ def _about(
     path: str, before: Mapping[str, bytes], after: Mapping[str, bytes], interfaces: tuple[str, ...]
 ) -> bool:
     """Tell whether a file of no interface's own, such as the list of devices that NetworkManager is to leave
-    alone, differs only by lines or words about ours.
+    alone, differs only by what it says of ours.
     """
 
     def others(files: Mapping[str, bytes]) -> list[str]:
-        words = re.split(r"[\s;,=:]+", files.get(path, b"").decode("utf-8", "replace"))
-        return [word for word in words if word not in interfaces]
+        words: list[str] = []
+        for line in files.get(path, b"").decode("utf-8", "replace").splitlines():
+            said = [word for word in re.split(r"[\s;,=:\"]+|\bnetwork\.ethernets\.", line) if word]
+            ours = any(word in interfaces for word in said)
+            # A comment or a rule of udev is about one device; a list of NetworkManager names several.
+            if not (ours and line.startswith(("#", "SUBSYSTEM"))):
+                words += [word for word in said if word not in interfaces]
+        return words
 
-    return path in before and path in after and others(before) == others(after)
+    return others(before) == others(after)
 
 
 def _conflicts(node: Node, staged: set[str], interfaces: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def undo(node: Node, state: State) -> None:
     problems = _Problems()
     entries = _entries(node, state)
     mesh = any(steps.KINDS[kind].mesh for kind in state.touched)
-    forward = any(kind in state.touched for kind in ("forward", "forward-stop", "units"))
+    forward = bool({"forward", "forward-stop"} & set(state.touched))
     before = set(state.before.get("units", []))
     # The units of the trial go while its own scripts still are there to take its rules away.
     if mesh or forward:
