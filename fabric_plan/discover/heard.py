@@ -5,7 +5,7 @@ find out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabric_plan.discover.cabling import Cabling, Seat, Seats, Segment
@@ -17,70 +17,54 @@ from fabric_plan.topology.fabric import End
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The cables that were heard, and the ports that heard somebody who is no node of ours."""
+    """By port: which ports of other nodes it hears or is heard by; and what else was heard.
 
-    cables: tuple[tuple[End, End], ...]
-    refusals: tuple[FabricPlanError, ...]
+    `loops` are pairs of ports of one node that hear each other.
+    """
+
+    peers: Mapping[End, frozenset[End]]
+    loops: tuple[tuple[End, End], ...]
     strangers: tuple[Notice, ...]
+
+    @property
+    def cables(self) -> tuple[tuple[End, End], ...]:
+        """The pairs that hear each other and nobody else."""
+        alone = {end: next(iter(others)) for end, others in self.peers.items() if len(others) == 1}
+        return tuple((a, b) for a, b in sorted(alone.items()) if a < b and alone.get(b) == a)
 
 
 def heard(seats: Seats) -> Heard:
-    """Return the cables that the neighbours of `seats` make. A port that heard two different ones is a
-    refusal: a switch is there.
-    """
+    """Return what the neighbours of `seats` tell."""
     peers: dict[End, set[End]] = defaultdict(set)
+    loops: set[tuple[End, End]] = set()
     strangers = []
     for seat, interface in sorted(seats.items(), key=lambda item: item[0]):
         for neighbour in interface.neighbours:
             other = _find(seats, seat, neighbour)
-            if other is not None:
+            if other is None:
+                who = " ".join(word for word in (neighbour.system, neighbour.port) if word)
+                text = f"{seat.node} {interface.netdev} hears {who}, which is no port of these nodes"
+                strangers.append(Notice("unknown-neighbour", text))
+            elif other.node != seat.node:
                 peers[seat.end].add(other)
                 peers[other].add(seat.end)
-            elif not _own_twin(seats, seat, neighbour):
-                who = " ".join(word for word in (neighbour.system, neighbour.port) if word)
-                strangers.append(
-                    Notice(
-                        "unknown-neighbour",
-                        f"{seat.node} {interface.netdev} hears {who}, which is no port of these nodes",
-                    )
-                )
-    refusals = [
-        FabricPlanError(
-            f"{end} hears {' and '.join(str(other) for other in sorted(others))}: a switch or a "
-            "bridge stands between",
-            hint="for a switched fabric give each rail one subnet; for cables take the switch out",
-            id="heard-several",
-        )
-        for end, others in sorted(peers.items())
-        if len(others) > 1
-    ]
-    cables = {tuple(sorted((end, next(iter(others))))) for end, others in peers.items() if len(others) == 1}
-    return Heard(tuple((a, b) for a, b in sorted(cables)), tuple(refusals), tuple(dict.fromkeys(strangers)))
+            elif other != seat.end:  # its own twin shares the cable and may well be heard
+                loops.add((min(other, seat.end), max(other, seat.end)))
+    frozen = {end: frozenset(others) for end, others in sorted(peers.items())}
+    return Heard(frozen, tuple(sorted(loops)), tuple(dict.fromkeys(strangers)))
 
 
 def _find(seats: Seats, seat: Seat, neighbour: Neighbour) -> End | None:
-    """Return the port of another node that `neighbour` describes; a MAC says it alone, a name only with its
-    system.
-    """
+    """Return the port that `neighbour` describes; a MAC says it alone, a name only with its system."""
+    if neighbour.port is None:
+        return None
     for other, interface in seats.items():
-        if other.node == seat.node or neighbour.port is None:
-            continue
         if interface.mac is not None and interface.mac == neighbour.port.lower():
             return other.end
-        same_system = (
-            neighbour.system is not None and neighbour.system.split(".")[0] == other.node.split(".")[0]
-        )
-        if same_system and neighbour.port in (interface.netdev, *interface.names):
+        named = neighbour.system is not None and neighbour.system.split(".")[0] == other.node.split(".")[0]
+        if named and neighbour.port in (interface.netdev, *interface.names):
             return other.end
     return None
-
-
-def _own_twin(seats: Seats, seat: Seat, neighbour: Neighbour) -> bool:
-    """Tell whether a function heard its own node: twins share a segment, and a daemon speaks on both."""
-    own = [interface for other, interface in seats.items() if other.node == seat.node]
-    return any(
-        neighbour.port is not None and neighbour.port.lower() in (i.netdev.lower(), i.mac) for i in own
-    )
 
 
 def joined(addressed: Cabling, found: Heard) -> Cabling:
@@ -89,7 +73,12 @@ def joined(addressed: Cabling, found: Heard) -> Cabling:
     """
     return Cabling(
         segments=(*addressed.segments, *_new(addressed.segments, found.cables)),
-        refusals=(*addressed.refusals, *found.refusals, *_disagree(addressed.segments, found.cables)),
+        refusals=(
+            *addressed.refusals,
+            *_looped(found),
+            *_several(addressed.segments, found),
+            *_disagree(addressed.segments, found.cables),
+        ),
         notices=(*addressed.notices, *found.strangers),
     )
 
@@ -99,6 +88,28 @@ def _new(segments: Sequence[Segment], cables: Sequence[tuple[End, End]]) -> Iter
     for cable in cables:
         if not taken & set(cable):
             yield Segment(cable, {}, "lldp")
+
+
+def _looped(found: Heard) -> Iterator[FabricPlanError]:
+    for a, b in found.loops:
+        yield FabricPlanError(
+            f"{a} and {b} hear each other: one cable joins the node to itself",
+            hint="plug one of its ends into the next node",
+            id="self-cable",
+        )
+
+
+def _several(segments: Sequence[Segment], found: Heard) -> Iterator[FabricPlanError]:
+    """A port that hears several others has no cable; where the addresses make it a rail, all is well."""
+    for end, others in found.peers.items():
+        rail = any({end, *others} <= set(segment.ends) for segment in segments if len(segment.ends) > 2)
+        if len(others) > 1 and not rail:
+            names = " and ".join(str(other) for other in sorted(others))
+            yield FabricPlanError(
+                f"{end} hears {names}: a switch or a bridge stands between",
+                hint="for a switched fabric give each rail one subnet; for cables take the switch out",
+                id="heard-several",
+            )
 
 
 def _disagree(segments: Sequence[Segment], cables: Sequence[tuple[End, End]]) -> Iterator[FabricPlanError]:

@@ -222,7 +222,8 @@ def parse_frame(data: bytes, dev: str, probe: Probe) -> Heard | None:
         return None
     system = fields.get(_SYSTEM_NAME, b"").decode("ascii", "replace")
     port = fields.get(_PORT, b"")[1:].decode("ascii", "replace")
-    if system == probe.system or not _SYSTEM.match(system) or not _NETDEV.match(port):
+    itself = system == probe.system and port == dev
+    if itself or not _SYSTEM.match(system) or not _NETDEV.match(port):
         return None
     return Heard(dev, system, port)
 

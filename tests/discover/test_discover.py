@@ -138,6 +138,26 @@ def test_a_port_that_hears_two_others_has_a_switch_behind_it(blank: Facts) -> No
     assert "heard-several" in [error.id for error in discovered(facts).refusals]
 
 
+def test_a_rail_whose_switch_lets_the_frames_through_is_a_rail(blank: Facts) -> None:
+    names = ("a", "b", "c")
+    facts = {n: spark(n, i, blank, {P1["f0"]: f"10.1.0.{i}/24"}) for i, n in enumerate(names, start=1)}
+    for name in names:
+        facts[name] = hearing(facts[name], *((P1["f0"], other, P1["f0"]) for other in names if other != name))
+    got = discovered(facts)
+    assert not got.refusals, messages(got)
+    assert got.topology is not None and got.topology.kind == "switched"
+
+
+def test_a_cable_from_a_node_to_itself_is_refused_and_a_twin_is_not_one(blank: Facts) -> None:
+    facts = {
+        name: spark(name, i, blank, {P1["f0"]: f"10.1.0.{i}/24"}) for i, name in enumerate("ab", start=1)
+    }
+    facts["a"] = hearing(facts["a"], (P1["f0"], "a", P2["f0"]), (P1["f0"], "b", P1["f0"]))
+    assert not discovered(facts).refusals
+    facts["a"] = hearing(facts["a"], (P1["f1"], "a", P1["f0"]))
+    assert "a f0 and a f1 hear each other" in messages(discovered(facts))
+
+
 def test_a_neighbour_is_known_by_its_mac_alone(blank: Facts) -> None:
     facts = {name: spark(name, i, blank) for i, name in enumerate(("a", "b"), start=1)}
     facts["a"] = hearing(facts["a"], (P1["f0"], None, "a6:3c:99:00:02:06"))
