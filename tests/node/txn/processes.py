@@ -67,6 +67,29 @@ class Process:
             os.killpg(self.pid, how)
 
 
+class Outside:
+    """A command in a process of its own, with what a `Process` can."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            list(command),
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.poll = self._process.poll
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end. Raises `subprocess.TimeoutExpired`."""
+        return self._process.wait(timeout)
+
+    def kill(self, how: int = signal.SIGKILL) -> None:
+        """Send a signal to it and to what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, how)
+
+
 class Spawner:
     """Starts runs of the node program; `folder` is for the tools that they find on PATH."""
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from tests.node.txn.processes import Process, Spawner
+from tests.node.txn.processes import Outside, Process, Spawner
 
 MANAGEMENT = "enP7s7"
 PROFILES = "run/NetworkManager/system-connections"
@@ -107,7 +107,7 @@ class World:
         self.contexts: list[dict[str, Any]] = []
         self.unit_texts: dict[str, str] = {}
         self.timers: dict[str, list[str]] = {}
-        self.services: dict[str, Process] = {}
+        self.services: dict[str, Process | Outside] = {}
         self.environment: dict[str, str] = {}
         self.during: dict[str, Callable[[], None]] = {}
         wired = {"id": "Wired connection 1", "iface": None, "addresses": ["192.168.1.11/24"], "file": None}
@@ -576,8 +576,11 @@ class World:
             self.services[unit] = self._spawn(command)
         return ""
 
-    def _spawn(self, command: list[str]) -> Process:
+    def _spawn(self, command: list[str]) -> Process | Outside:
         """Start the node program as systemd would, by the words with which it calls itself again."""
+        if command[3].endswith(".pyz"):
+            assert command[:3] == [sys.executable, "-I", "-S"], command
+            return Outside(command, self.env())
         assert command[:3] == [sys.executable, "-I", "-c"] and command[5] == "fabric_plan.node", command
         return self.spawner.start(command[6:], self.env())
 
