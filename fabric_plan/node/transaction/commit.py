@@ -62,6 +62,8 @@ def _check_replay(node: Node) -> None:
 
 
 def _decide(node: Node, state: State, entries: tuple[Entry, ...], journal: tuple[Entry, ...]) -> None:
+    # Once more: what fits now is decided, and what is decided should not have to wait for room.
+    staging.check_room(node, journal)
     record = node.place(record_path(state.generation))
     store.remove_tree(f"{record}/after")
     bundle.write(f"{record}/after", generations.overlay(generations.own_files(node), entries))

@@ -68,17 +68,27 @@ class Story:
         return True
 
 
-def carry_out(
-    world: World, version: str, steps: tuple[dict[str, Any], ...] = STEPS, *, undo: bool = False
-) -> Story:
-    """Drive an apply as the controller does until a call is not answered; a step that fails takes it back."""
+REMOVAL: tuple[dict[str, Any], ...] = (
+    {"kind": "place"},
+    {"kind": "mesh-down"},
+    {"kind": "forward-stop"},
+    {"kind": "flush", "interfaces": [F0, F1]},
+    {"kind": "nm-conf"},
+)
+
+
+def carry_out(world: World, version: str | None, *, undo: bool = False) -> Story:
+    """Drive an apply, or for no version the removal of everything, as the controller does until a call is not
+    answered; a step that fails takes it back.
+    """
+    wanted = tree(version) if version else {}
     driver = Driver(world)
     story = Story(driver)
-    if not story.ask("begin", driver.begin):
+    if not story.ask("begin", lambda: driver.begin("apply" if version else "remove")):
         return story
-    if not story.ask("stage", lambda: driver.stage(changes(world, tree(version)))):
+    if not story.ask("stage", lambda: driver.stage(changes(world, wanted))):
         return story
-    if not story.ask("run", lambda: driver.start(steps)):
+    if not story.ask("run", lambda: driver.start(STEPS if version else REMOVAL)):
         return story
     status = driver.follow()
     phase = status["phase"]
@@ -159,7 +169,7 @@ def run_out(world: World) -> None:
 # ---- what has to be true at the end -----------------------------------------------------------------------
 
 
-def judge(world: World, old: Whole, new: Whole, story: Story) -> list[str]:
+def judge(world: World, old: Whole, new: Whole, story: Story, generation: int = 2) -> list[str]:
     """Return what is wrong with the node: stranded between two states, or telling something untrue."""
     wrong = []
     now = Whole.of(world)
@@ -169,10 +179,10 @@ def judge(world: World, old: Whole, new: Whole, story: Story) -> list[str]:
     history = Driver(world).call("generations")
     last = history["generations"][-1] if history["generations"] else None
     results = {item["number"]: item["result"] for item in history["generations"]}
-    committed = results.get(NEW_GENERATION) == "committed"
-    if is_new and not is_old and not (committed and history["current"] == NEW_GENERATION):
+    committed = results.get(generation) == "committed"
+    if is_new and not is_old and not (committed and history["current"] == generation):
         wrong.append(f"false report: new, but the history says {last} and current {history['current']}")
-    if is_old and not is_new and (committed or history["current"] == NEW_GENERATION):
+    if is_old and not is_new and (committed or history["current"] == generation):
         wrong.append(f"false report: old, but the history says {last}")
     wrong += _told(world, story, is_new)
     for path in ("var/lib/fabric-plan/journal", "var/lib/fabric-plan/stage"):
@@ -194,7 +204,6 @@ TRIED = (
     "run/fabric-plan/markers",
     "run/fabric-plan/trial",
 )
-NEW_GENERATION = 2
 
 
 def phase_of(story: Story) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,24 +16,40 @@ from tests.node.txn.support import F0, F1, Driver
 from tests.node.txn.world import World
 
 
-class Upgrade:
-    """A node at its first generation, to be brought to the second again and again."""
+class Scenario:
+    """A node that is to be brought from one version to the next again and again; None is nothing of ours."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        Driver(world).apply("v1")
+    def __init__(self, world: World, old: str | None, new: str | None) -> None:
+        self.world, self.version = world, new
+        if old:
+            Driver(world).apply(old)
         world.reboot()
         world.keep()
+        self.generation = 2 if old else 1
         self.old = Whole.of(world)
-        story = carry_out(world, "v2")
+        story = carry_out(world, new)
         assert story.answers[-2:] == ["confirm: ok", "release: ok"], story.answers
         self.new = Whole.of(world)
         assert self.new != self.old
 
     def back(self) -> World:
-        """Return the node at its first generation."""
+        """Return the node as it was before."""
         self.world.come_back()
         return self.world
+
+    def judge(self, story: Story) -> list[str]:
+        """Return what is wrong with the node."""
+        return judge(self.world, self.old, self.new, story, self.generation)
+
+
+@contextmanager
+def scenario(spawner: Spawner, old: str | None, new: str | None) -> Iterator[Scenario]:
+    """Make a scenario, and end its node."""
+    with tempfile.TemporaryDirectory(prefix="fp-") as home:
+        world = World(Path(home), (F0, F1), spawner)
+        yield Scenario(world, old, new)
+        world.close()
+        assert not world.broken, world.broken
 
 
 class Tally:
@@ -66,13 +83,17 @@ def tally() -> Iterator[Tally]:
 
 
 @pytest.fixture(scope="module")
-def upgrade(spawner: Spawner) -> Iterator[Upgrade]:
-    """The scenario, made once."""
-    with tempfile.TemporaryDirectory(prefix="fp-") as home:
-        world = World(Path(home), (F0, F1), spawner)
-        yield Upgrade(world)
-        world.close()
-        assert not world.broken, world.broken
+def upgrade(spawner: Spawner) -> Iterator[Scenario]:
+    """From the first generation to the second."""
+    with scenario(spawner, "v1", "v2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["first", "remove"])
+def ends(spawner: Spawner, request: pytest.FixtureRequest) -> Iterator[Scenario]:
+    """From nothing of ours to the first generation, and the other way."""
+    with scenario(spawner, *((None, "v2") if request.param == "first" else ("v1", None))) as made:
+        yield made
 
 
 # Points in a loop are passed for each file; the first, a middle and a later one stand for all.
@@ -85,10 +106,11 @@ CRASH, FULL = "FABRIC_PLAN_CRASH_AT", "FABRIC_PLAN_ENOSPC_AT"
 QUICK = ("place.file:3", "execute.step-noted:5", "commit.file:3", "commit.pointed:1", "undo.units-stopped:1")
 
 
-def cut(world: World, kind: str, point: str) -> Story:
+def cut(made: Scenario, kind: str, point: str) -> Story:
     """Carry an apply out with one point armed; the points of an undo need one."""
+    world = made.back()
     world.environment[kind] = point
-    story = carry_out(world, "v2", undo=point.startswith("undo."))
+    story = carry_out(world, made.version, undo=point.startswith("undo."))
     world.environment.clear()
     return story
 
@@ -98,43 +120,50 @@ def killed(world: World, story: Story) -> bool:
     return story.died or any(process.poll() == -9 for process in world.services.values())
 
 
-def kill_and_judge(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+def kill_and_judge(upgrade: Scenario, tally: Tally, point: str, recovery: str) -> None:
     """Do one case of the matrix."""
-    world = upgrade.back()
-    story = cut(world, CRASH, point)
-    assert killed(world, story), story.answers
-    RECOVERIES[recovery](world, story)
-    tally.take(judge(world, upgrade.old, upgrade.new, story))
+    story = cut(upgrade, CRASH, point)
+    assert killed(upgrade.world, story), story.answers
+    RECOVERIES[recovery](upgrade.world, story)
+    tally.take(upgrade.judge(story))
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("point", QUICK)
-def test_a_few_cuts(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+def test_a_few_cuts(upgrade: Scenario, tally: Tally, point: str, recovery: str) -> None:
     kill_and_judge(upgrade, tally, point, recovery)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("point", [point for point in CUTS if point not in QUICK])
-def test_a_process_killed(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
+def test_a_process_killed(upgrade: Scenario, tally: Tally, point: str, recovery: str) -> None:
     kill_and_judge(upgrade, tally, point, recovery)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("recovery", ["reboot", "next-begin", "ask-again"])
+@pytest.mark.parametrize("point", [f"{point}:1" for point in POINTS])
+def test_a_first_apply_and_a_removal_cut(ends: Scenario, tally: Tally, point: str, recovery: str) -> None:
+    story = cut(ends, CRASH, point)
+    RECOVERIES[recovery](ends.world, story)
+    tally.take(ends.judge(story))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("recovery", ["timer", "reboot", "ask-again"])
 @pytest.mark.parametrize("point", CUTS)
-def test_no_room_on_the_disk(upgrade: Upgrade, tally: Tally, point: str, recovery: str) -> None:
-    world = upgrade.back()
-    story = cut(world, FULL, point)
-    RECOVERIES[recovery](world, story)
-    tally.take(judge(world, upgrade.old, upgrade.new, story))
+def test_no_room_on_the_disk(upgrade: Scenario, tally: Tally, point: str, recovery: str) -> None:
+    story = cut(upgrade, FULL, point)
+    RECOVERIES[recovery](upgrade.world, story)
+    tally.take(upgrade.judge(story))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("point", [point for point in CUTS if point.startswith("undo.")])
-def test_an_undo_cut_twice(upgrade: Upgrade, tally: Tally, point: str) -> None:
-    world = upgrade.back()
-    story = cut(world, CRASH, point)
+def test_an_undo_cut_twice(upgrade: Scenario, tally: Tally, point: str) -> None:
+    world = upgrade.world
+    story = cut(upgrade, CRASH, point)
     assert killed(world, story)
     world.environment[CRASH] = point
     if world.timers:
@@ -142,7 +171,7 @@ def test_an_undo_cut_twice(upgrade: Upgrade, tally: Tally, point: str) -> None:
         assert world.fire() == -9 or point in ("undo.ended:1",)
     world.environment.clear()
     RECOVERIES["next-begin"](world, story)
-    tally.take(judge(world, upgrade.old, upgrade.new, story))
+    tally.take(upgrade.judge(story))
 
 
 # mv is what recover.sh replaces with: once for each of the ten files, then result, current and the journal.
@@ -158,7 +187,7 @@ exec /bin/mv "$@"
 @pytest.mark.faults
 @pytest.mark.parametrize("recovery", ["reboot", "next-begin", "ask-again", "timer"])
 @pytest.mark.parametrize("stop", range(1, STEPS_OF_A_JOURNAL + 1))
-def test_a_journal_cut_at_every_step(upgrade: Upgrade, tally: Tally, stop: int, recovery: str) -> None:
+def test_a_journal_cut_at_every_step(upgrade: Scenario, tally: Tally, stop: int, recovery: str) -> None:
     world = upgrade.back()
     folder = world.home / "mv"
     folder.mkdir(exist_ok=True)
@@ -170,5 +199,5 @@ def test_a_journal_cut_at_every_step(upgrade: Upgrade, tally: Tally, stop: int, 
     world.environment.clear()
     assert "confirm: commit-unfinished" in story.answers, story.answers
     RECOVERIES[recovery](world, story)
-    wrong = judge(world, upgrade.old, upgrade.new, story)
+    wrong = upgrade.judge(story)
     tally.take([*wrong, *([] if Whole.of(world) == upgrade.new else ["stranded: decided, but not finished"])])
