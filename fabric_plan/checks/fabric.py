@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping
 
 from fabric_plan.checks.model import Check, Verdict, at
 from fabric_plan.checks.scene import Place, Scene, View
+from fabric_plan.compare.desired import Desired
 from fabric_plan.inventory.schema import NcclLibrary
+from fabric_plan.nccl.library import MARKER, judge
+from fabric_plan.nccl.library import Library as NcclLibraryFile
+from fabric_plan.nccl.log import Verdict as LibraryVerdict
 from fabric_plan.node.document import Library
 from fabric_plan.node.records import LldpNeighbour
 
-MARK = "SWITCHLESS_RING_ONLY"
-LAZY_TREES = (2, 22)
+NCCL_ENVIRONMENT = "/etc/fabric-plan/env/nccl.env"
 
 # A neighbour entry in one of these states was answered by the far end.
 _ANSWERED = frozenset({"REACHABLE", "STALE", "DELAY", "PROBE"})
@@ -128,14 +131,48 @@ def _same(
 
 
 def _kind(view: View, path: str, library: Library, mode: NcclLibrary) -> Check:
-    patched = MARK in library.marks
-    read = f"NCCL {library.version or 'of unknown version'}{', patched' if patched else ''}"
-    if mode is NcclLibrary.PATCHED:
-        verdict, expected = Verdict.PASS if patched else Verdict.FAIL, f"patched ({MARK})"
-    else:
-        expected = f"stock NCCL {'.'.join(map(str, LAZY_TREES))} or later"
-        version = tuple(int(word) for word in (library.version or "").split(".") if word.isdigit())
-        verdict = Verdict.PASS if version[:2] >= LAZY_TREES else Verdict.FAIL
-        if not version:
-            verdict = Verdict.NOT_PROVEN
-    return view.check("library-mode", verdict, read, expected, subject=path, needs=view.needs(path))
+    """Judge a library by the planned environment: NCCL ignores in silence what it does not know."""
+    expected = f"a {mode} library that knows the planned environment"
+    version = tuple(int(word) for word in (library.version or "").split(".") if word.isdigit())
+    if not version:
+        return view.check(
+            "library-mode",
+            Verdict.NOT_PROVEN,
+            "no NCCL version stands in it",
+            expected,
+            subject=path,
+            needs=view.needs(path),
+        )
+    major, minor, patch = (*version, 0, 0)[:3]
+    known = NcclLibraryFile(
+        path=path,
+        version=(major, minor, patch),
+        cuda="",
+        marker=MARKER in library.marks,
+        names=frozenset(library.marks),
+        sha256=library.sha256 or "",
+    )
+    findings = judge(known, planned_names(view.want), mode)
+    bad = [finding for finding in findings if finding.verdict is LibraryVerdict.BAD]
+    words = "; ".join(finding.text for finding in bad or findings)
+    return view.check(
+        "library-mode",
+        Verdict.FAIL if bad else Verdict.PASS,
+        f"NCCL {known.release}: {words}",
+        expected,
+        subject=path,
+        needs=view.needs(path),
+        mend=bad[0].mend if bad else None,
+    )
+
+
+def planned_names(want: Desired) -> tuple[str, ...]:
+    """Return the variables of a node's planned NCCL environment."""
+    file = want.file(NCCL_ENVIRONMENT)
+    lines = file.content.splitlines() if file else []
+    return tuple(line.partition("=")[0] for line in lines if line.startswith("NCCL_"))
+
+
+def marks_for(want: Desired) -> tuple[str, ...]:
+    """Return the words to look for in a library's bytes."""
+    return (MARKER, *planned_names(want))

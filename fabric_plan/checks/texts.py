@@ -269,7 +269,7 @@ TEXTS: Mapping[str, Text] = {
         "the NCCL library is of the kind that the plan's environment is written for",
         "NCCL ignores a variable that it does not know, and says nothing",
         "install the other build, or change `nccl: {library: ...}`",
-        "lazy trees came with 2.22",
+        "lazy trees came with 2.22, subnet-aware routing with 2.30.7",
     ),
     "graph-file": Text(
         Layer.LIBRARIES,

@@ -17,6 +17,7 @@ from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.deploying import desired_states
 from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
+from fabric_plan.compare.desired import Desired
 from fabric_plan.errors import ExitCode, UsageError, printable
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
@@ -88,28 +89,34 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         names = (this_node([node.name for node in plan.nodes], options.node),)
     if options.textfile and not options.watch:
         raise UsageError("--textfile belongs to --watch")
+    wants = desired_states(plan)
     if options.facts:
         for flag in ("probe", "watch"):
             if getattr(options, flag):
                 raise UsageError(f"--{flag} needs the nodes, and --facts has none")
         facts = saved_facts(options.facts)
         known = {name: found for name, found in facts.items() if name in {node.name for node in plan.nodes}}
-        return _finish(plan, known, {}, (), names, options, console)
+        return _finish(plan, wants, known, {}, (), names, options, console)
     # The peers' live MACs are in the checks of a node, so all are asked, whichever are reported.
     asked = names if options.local else [node.name for node in plan.nodes]
-    with Nodes(plan, asked, transport_of(options), options.library) as nodes:
+    with Nodes(plan, wants, asked, transport_of(options), options.library) as nodes:
         if options.watch:
-            return _watch(nodes, plan, names, options, console)
+            return _watch(nodes, plan, wants, names, options, console)
         facts, failed = nodes.collect()
         seen: Mapping[str, Facts] = facts
         more: tuple[Check, ...] = ()
         if options.probe or options.probe_busy:
             more, seen = _probe(nodes, plan, facts, options, console)
-    return _finish(plan, seen, failed, more, names, options, console)
+    return _finish(plan, wants, seen, failed, more, names, options, console)
 
 
 def _watch(
-    nodes: Nodes, plan: Plan, names: tuple[str, ...], options: argparse.Namespace, console: Console
+    nodes: Nodes,
+    plan: Plan,
+    wants: Mapping[str, Desired],
+    names: tuple[str, ...],
+    options: argparse.Namespace,
+    console: Console,
 ) -> ExitCode:
     """Watch until interrupted; with ``--json`` each event is a line on stdout."""
 
@@ -129,7 +136,7 @@ def _watch(
 
     console.note(f"watching {', '.join(names)} once in {options.once_per:g} s; stop with ^C")
     textfile = Path(options.textfile) if options.textfile else None
-    Watch(plan, desired_states(plan), nodes, options.once_per, tell, textfile).run()
+    Watch(plan, wants, nodes, options.once_per, tell, textfile).run()
     return ExitCode.OK
 
 
@@ -151,6 +158,7 @@ def _probe(
 
 def _finish(
     plan: Plan,
+    wants: Mapping[str, Desired],
     facts: Mapping[str, Facts],
     failed: Mapping[str, str],
     more: Iterable[Check],
@@ -159,7 +167,6 @@ def _finish(
     console: Console,
 ) -> ExitCode:
     """Judge, show, write, and say by the exit code what came of it."""
-    wants = desired_states(plan)
     scene = Scene.of(plan, wants, facts, failed)
     found = only(verify(scene, since_boot=options.since_boot, more=more), names)
     _show(found, names, facts, options, console)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fabric_plan.checks.fabric import MARK
+from fabric_plan.checks.fabric import marks_for
+from fabric_plan.compare.desired import Desired
 from fabric_plan.errors import FabricPlanError, NodeError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
@@ -29,9 +30,15 @@ class Nodes:
     """Connections to the nodes of a plan, opened by the first call and closed at the end of a ``with``."""
 
     def __init__(
-        self, plan: Plan, names: Iterable[str], transport: Transport, libraries: Iterable[str] = ()
+        self,
+        plan: Plan,
+        desired: Mapping[str, Desired],
+        names: Iterable[str],
+        transport: Transport,
+        libraries: Iterable[str] = (),
     ) -> None:
         self.plan = plan
+        self._desired = desired
         self.names = tuple(names)
         self._transport = transport
         self._libraries = tuple(libraries)
@@ -84,7 +91,10 @@ class Nodes:
                 "interfaces": [f.netdev for f in self.plan.fabric.node(name).functions]
             }
             if name not in known:
-                request |= {"libraries": [*USUAL_LIBRARIES, *self._libraries], "marks": [MARK]}
+                request |= {
+                    "libraries": [*USUAL_LIBRARIES, *self._libraries],
+                    "marks": list(marks_for(self._desired[name])),
+                }
             return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S), node=name)
 
         facts: dict[str, Facts] = {}

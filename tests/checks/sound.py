@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from fabric_plan.checks.fabric import planned_names
 from fabric_plan.checks.scene import Scene
 from fabric_plan.node.document import Facts, Library
 from fabric_plan.node.records import Neighbour
@@ -29,7 +30,7 @@ def sound(plan: Plan) -> Scene:
             for peer in peers
             if (function := first.function(peer)) and function.address
         )
-        library = Library("ab" * 32, 1, "2.28.9")
+        library = Library("ab" * 32, 1, "2.30.7", marks=planned_names(state))
         facts[name] = replace(
             live(state, mgmt=f"192.168.1.{11 + i}"), neighbours=read(known), libraries={LIBRARY: library}
         )

@@ -459,7 +459,7 @@ FAULTS = [
         ),
     ),
     fault("library differs", library(sha256="cd" * 32), "library", None),
-    fault("library too old", library(version="2.21.5"), "library-mode", None),
+    fault("library ignores the environment", library(version="2.21.5", marks=()), "library-mode", None),
     fault(
         "library missing",
         library(sha256=None, error="No such file or directory"),

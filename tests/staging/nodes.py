@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import testinfra
 from testinfra.host import Host
 
-from fabric_plan.checks.fabric import MARK
+from fabric_plan.checks.fabric import marks_for
 from fabric_plan.checks.model import Verification
 from fabric_plan.checks.run import verify
 from fabric_plan.checks.scene import Scene
@@ -60,7 +60,7 @@ def ask(inventory: str, hosts_config: str | None, allowed: list[str]) -> Staging
 
     def one(node: Node) -> Facts:
         hosts[node.name] = host = reach(node, hosts_config, allowed)
-        return facts(host, node)
+        return facts(host, node, desired[node.name])
 
     answers = each({node.name: node for node in plan.fabric.nodes}, lambda node: _said(one, node))
     found = {name: answer for name, answer in answers.items() if isinstance(answer, Facts)}
@@ -102,7 +102,7 @@ def _leads_to(node: Node, hosts_config: str | None) -> str:
     return next((line.split()[1] for line in said.splitlines() if line.startswith("hostname ")), node.mgmt)
 
 
-def facts(host: Host, node: Node) -> Facts:
+def facts(host: Host, node: Node, want: Desired) -> Facts:
     """Run the node program through ``host.run`` and return its facts. Raises `UnreachedError`."""
     folder = _run(host, "mktemp -d").strip()
     try:
@@ -112,7 +112,7 @@ def facts(host: Host, node: Node) -> Facts:
         request = {
             "interfaces": [function.netdev for function in node.functions],
             "libraries": list(USUAL_LIBRARIES),
-            "marks": [MARK],
+            "marks": list(marks_for(want)),
         }
         words = f"base64 -d {folder}/text > {folder}/program.pyz && printf %s '{json.dumps(request)}'"
         answer = _run(host, f"{words} | python3 {folder}/program.pyz collect")

@@ -37,7 +37,7 @@ def watched(*changes: Change, textfile: Path | None = None) -> list[list[Event]]
     """Return the events of each look; a change comes about before the look of its number."""
     one = world(PLAN)
     fake = Fake(one.answer)
-    nodes = Nodes(PLAN, list(DESIRED), fake)
+    nodes = Nodes(PLAN, DESIRED, list(DESIRED), fake)
     told: list[list[Event]] = []
     left = list(changes)
 

@@ -155,7 +155,7 @@ class World:
     def probe(self) -> tuple[Probe, Fake]:
         """Return a probe of this world, and its transport."""
         fake = Fake(self.answer)
-        nodes = Nodes(self.plan, [node.name for node in self.plan.nodes], fake)
+        nodes = Nodes(self.plan, self.scene.desired, [node.name for node in self.plan.nodes], fake)
         facts, _ = nodes.collect()
         return Probe(nodes, self.plan, facts, wait=self.wait, clock=self.clock), fake
 
