@@ -138,6 +138,16 @@ def by_mac_pattern(node: Path, plan: NodePlan) -> None:
     dump(node, plan.rank, rows, details=False)
 
 
+def names_swapped_without_details(node: Path, plan: NodePlan) -> None:
+    """The same without PCI addresses: the MAC pattern speaks against the names, and comes first."""
+    twin = {(f.function.port, f.function.plane): f.function.netdev for f in plan.functions}
+    rows = [
+        link(twin[f.function.port, 3 - f.function.plane], own_mac(f, plan.rank), text(f))
+        for f in plan.functions
+    ]
+    dump(node, plan.rank, rows, details=False)
+
+
 def by_alternative_name(node: Path, plan: NodePlan) -> None:
     rows = [
         link(f"fab{i}", f"02:00:00:00:{plan.rank:02x}:{i:02x}", text(f), altnames=[f.function.netdev])
@@ -207,6 +217,7 @@ STYLES: dict[str, Callable[[Path, NodePlan], None]] = {
         another_bus,
         names_swapped,
         by_mac_pattern,
+        names_swapped_without_details,
         by_alternative_name,
         by_rdma_name,
         netplan_by_name,
@@ -256,6 +267,20 @@ def test_other_names_stand_in_the_inventory(style: str, tmp_path: Path) -> None:
     usual = plan.nodes[0].functions[0].function
     assert (first.port, first.plane) == (usual.port, usual.plane)
     assert (first.netdev, first.rdma, first.pci) != (usual.netdev, usual.rdma, usual.pci)
+
+
+def test_the_offered_renumbering_says_the_prefix_that_works_then(tmp_path: Path) -> None:
+    subnets = {
+        i: [
+            {"subnet": f"172.21.{i}.0/26", "addresses": [f"172.21.{i}.{plane}", f"172.21.{i}.{plane + 2}"]}
+            for plane in (1, 2)
+        ]
+        for i in range(3)
+    }
+    (refusal,) = show(Sketch(nodes=3, pins=subnets).plan(), "with_details", tmp_path).refusals
+    assert refusal.id == "no-separating-prefix"
+    assert "NCCL_IB_SUBNET_PREFIX_LEN is then 26" in (refusal.hint or "")
+    assert "n0 enP2p1s0f0np0 172.21.0.2/26 -> 172.21.100.1/26" in (refusal.hint or "")
 
 
 def test_a_contradicting_name_is_said(tmp_path: Path) -> None:
