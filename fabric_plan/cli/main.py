@@ -52,6 +52,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("history", "list the generations that the nodes keep"),
     Verb("prove", "walk every frame of the plan without writing anything"),
     Verb("explain", "say what the id of a warning, refusal or finding means, and how to mend it"),
+    Verb("lab", "rehearse on virtual machines that behave like the nodes"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
 )
 

@@ -1,0 +1,114 @@
+"""The staging lab as fixtures: a session builds and boots it, a test starts from a kept state."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabric_plan.cli.common import read_inventory
+from lab import driver, host
+from lab.driver import CLEAN, Lab
+from lab.errors import LabUnavailableError
+from lab.spec import from_fabric
+from tests.lab.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+INVENTORY = ROOT / "inventories" / "ring4.yaml"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Booting virtual machines is asked for (``-m lab``), never a side effect of running all tests."""
+    asked = "lab" in config.option.markexpr
+    for item in items:
+        if "tests/lab" in item.path.as_posix():
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.enable_socket)
+            if not asked:
+                item.add_marker(pytest.mark.skip(reason="needs the staging lab: make test-lab"))
+
+
+@dataclass(slots=True)
+class Session:
+    """The lab of this test run, and which kept state it is in untouched (None: somebody used it)."""
+
+    lab: Lab
+    untouched: str | None
+
+    def at(self, state: str) -> Lab:
+        """Return the lab in a kept state."""
+        if self.untouched != state:
+            with host.stage(f"restore of `{state}`"):
+                self.lab.restore(state)
+            self.untouched = state
+        return self.lab
+
+
+@pytest.fixture(scope="session")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """The example ring, rendered."""
+    out = tmp_path_factory.mktemp("rendered") / "ring4"
+    argv = [sys.executable, "-m", "fabric_plan", "render", "-i", str(INVENTORY), "-o", str(out)]
+    subprocess.run(argv, check=True, capture_output=True, cwd=ROOT)
+    return Plan.read(out)
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[Session]:
+    """The lab of the example ring; one that is up already is taken and left up."""
+    spec = from_fabric(read_inventory(str(INVENTORY)).fabric)
+    running = (host.run_dir() / driver.STATE).exists()
+    if running:
+        lab = Lab.open()
+        if lab.spec != spec:
+            pytest.skip("another lab is up: fabric-plan lab down")
+        yield Session(lab, None)
+        return
+    try:
+        lab = driver.start(spec)
+    except LabUnavailableError as error:
+        pytest.skip(f"no lab here: {error.message}")
+    yield Session(lab, CLEAN)
+    lab.down()
+
+
+@pytest.fixture
+def factory(session: Session) -> Lab:
+    """Nodes as from the factory, only to be looked at."""
+    return session.at(CLEAN)
+
+
+@pytest.fixture
+def lab(session: Session) -> Lab:
+    """Nodes as from the factory, to do anything with."""
+    lab = session.at(CLEAN)
+    session.untouched = None
+    return lab
+
+
+@pytest.fixture
+def planned(session: Session, plan: Plan) -> Lab:
+    """Nodes that have the rendered files and booted with them, only to be looked at."""
+    state = f"planned-{plan.tree_digest()[:12]}"
+    if not session.lab.has(state):
+        lab = session.at(CLEAN)
+        session.untouched = None
+        with host.stage("rendered files put on all nodes"):
+            lab.each(lambda name: plan.put(lab, name))
+        with host.stage("reboot of all nodes"):
+            lab.reboot()
+            lab.each(lambda name: plan.wait_settled(lab, name))
+        lab.save(state)
+    return session.at(state)
+
+
+@pytest.fixture
+def meshed(session: Session, planned: Lab) -> Lab:
+    """Nodes with the mesh up, to do anything with."""
+    session.untouched = None
+    return planned

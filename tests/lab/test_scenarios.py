@@ -1,0 +1,259 @@
+"""The rendered files of the example ring on nodes that were in their factory state."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.driver import Lab
+from lab.errors import LabError
+from lab.faults import FAULTS
+from tests.lab import traffic
+from tests.lab.plan import LIBRARY, MESH, Path2, Plan
+
+UP = f"{LIBRARY}/mesh-up.sh"
+DOWN = f"{LIBRARY}/mesh-down.sh"
+
+
+def netdev_of(plan: Plan, name: str, rdma: str) -> str:
+    """The net device under an RDMA device."""
+    return next(str(f["netdev"]) for f in plan.node(name)["functions"] if f["rdma"] == rdma)
+
+
+def planned_plane(plan: Plan, name: str, netdev: str) -> int:
+    """The plane of a function."""
+    return int(next(f["plane"] for f in plan.node(name)["functions"] if f["netdev"] == netdev))
+
+
+def address_of(plan: Plan, name: str, rdma: str) -> str:
+    """The address of an RDMA device."""
+    return plan.address(name, netdev_of(plan, name, rdma))
+
+
+def assert_rules(lab: Lab, plan: Plan, name: str) -> None:
+    """Every planned rule is in hardware and no other is there."""
+    planned = sorted((r["dev"], r["pref"], r["handle"]) for r in plan.node(name)["rules"])
+    live = []
+    for function in plan.node(name)["functions"]:
+        for entry in traffic.filters(lab, name, function["netdev"]):
+            assert entry["options"]["in_hw"], entry
+            live.append((function["netdev"], entry["pref"], entry["options"]["handle"]))
+    assert sorted(live) == planned
+
+
+def assert_healthy(lab: Lab, plan: Plan, name: str) -> None:
+    """What a node must show after it booted with the plan."""
+    addresses = json.loads(lab.out(name, "ip -j -4 address show"))
+    found = {link["ifname"]: link for link in addresses}
+    for function in plan.node(name)["functions"]:
+        link = found[function["netdev"]]
+        assert link["mtu"] == 9000
+        assert [f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"]] == [function["address"]]
+        state = lab.out(name, f"cat /sys/kernel/debug/fakecx7/{function['pci']}/state")
+        assert "hairpin_num_queues 4\nhairpin_queue_size 8192" in state
+        owner = lab.out(name, f"nmcli -g GENERAL.CONNECTION device show {function['netdev']}")
+        assert owner == f"netplan-{function['netdev']}"
+    units = [
+        MESH,
+        "fabric-plan-hairpin.service",
+        *(f"fabric-plan-marker@{d}.service" for d in plan.markers(name)),
+    ]
+    assert lab.out(name, f"systemctl is-active {' '.join(units)}").split() == ["active"] * len(units)
+    assert lab.ssh(name, "journalctl -b --no-pager | grep -i 'ordering cycle'", check=False).out == ""
+    assert_rules(lab, plan, name)
+
+
+def write(lab: Lab, plan: Plan, path: Path2, *, iterations: int = 50) -> None:
+    """RDMA along a planned path."""
+    source = (path.source, path.device, address_of(plan, path.source, path.device))
+    traffic.rdma_write(lab, source, (path.far, path.far_device, path.far_address), iterations=iterations)
+
+
+def assert_hardware_path(lab: Lab, plan: Plan, path: Path2) -> None:
+    """RDMA along a path: the relay's rules count it and no kernel forwards a datagram."""
+    relay = [f["netdev"] for f in plan.node(path.relay)["functions"] if f["plane"] == path.plane]
+    rules = {dev: traffic.hardware_packets(lab, path.relay, dev) for dev in relay}
+    kernels = lab.each(lambda name: traffic.forwarded(lab, name))
+    write(lab, plan, path)
+    for dev in relay:
+        assert traffic.hardware_packets(lab, path.relay, dev) - rules[dev] >= 50, (path, dev)
+    assert lab.each(lambda name: traffic.forwarded(lab, name)) == kernels, path
+
+
+def test_1_rendered_files_make_a_working_ring(planned: Lab, plan: Plan) -> None:
+    planned.each(lambda name: assert_healthy(planned, plan, name))
+    for path in plan.paths():
+        assert_hardware_path(planned, plan, path)
+
+
+def test_1_tcp_reaches_every_address(planned: Lab, plan: Plan) -> None:
+    addresses = [
+        str(f["address"]).partition("/")[0]
+        for node in plan.document["nodes"].values()
+        for f in node["functions"]
+    ]
+    look = "; ".join(
+        f"timeout 20 bash -c 'exec 3<>/dev/tcp/{address}/22; head -c 4 <&3 | grep -q SSH-' || echo {address}"
+        for address in addresses
+    )
+    missed = planned.each(lambda name: planned.out(name, look, seconds=600))
+    assert missed == dict.fromkeys(planned.names, "")
+
+
+def test_2_a_reboot_of_one_and_of_all_needs_nobody(meshed: Lab, plan: Plan) -> None:
+    for names in ((meshed.names[1],), meshed.names):
+        meshed.reboot(*names)
+        meshed.each(lambda name: plan.wait_settled(meshed, name), names)
+        meshed.each(lambda name: assert_healthy(meshed, plan, name))
+    for path in list(plan.paths())[:2]:
+        assert_hardware_path(meshed, plan, path)
+
+
+def test_3_a_second_mesh_up_touches_no_rule(meshed: Lab, plan: Plan) -> None:
+    write(meshed, plan, next(plan.paths()))
+    for name in meshed.names:
+        devices = [f["netdev"] for f in plan.node(name)["functions"]]
+
+        def rules(name: str = name, devices: list[str] = devices) -> list[tuple[object, ...]]:
+            return [
+                (dev, e["pref"], e["options"]["handle"], *(a["index"] for a in e["options"]["actions"]))
+                for dev in devices
+                for e in traffic.filters(meshed, name, dev)
+            ]
+
+        def clocks(name: str = name, devices: list[str] = devices) -> list[tuple[int, int]]:
+            actions = [
+                a
+                for dev in devices
+                for e in traffic.filters(meshed, name, dev)
+                for a in e["options"]["actions"]
+            ]
+            return [(a["installed"], a["stats"].get("hw_packets", 0)) for a in actions]
+
+        before, ages = rules(), clocks()
+        meshed.ssh(name, UP, seconds=300)
+        assert rules() == before
+        for (old_age, old_count), (age, count) in zip(ages, clocks(), strict=True):
+            assert age >= old_age and count >= old_count
+
+
+def test_4_a_refused_rule_fails_the_unit_and_forwards_nothing(meshed: Lab, plan: Plan) -> None:
+    path = next(plan.paths())
+    relay = path.relay
+    rule = next(r for r in plan.node(relay)["rules"])
+    pci = next(f["pci"] for f in plan.node(relay)["functions"] if f["netdev"] == rule["dev"])
+    meshed.fault(relay, "rule_errno", pci, "95", at_boot=True)
+    meshed.reboot(relay)
+    plan.wait_settled(meshed, relay)
+    assert meshed.ssh(relay, f"systemctl is-active {MESH}", check=False).out.strip() == "failed"
+    journal = meshed.out(relay, f"journalctl -b -u {MESH} --no-pager")
+    assert rule["dev"] in journal and "injected fault 95" in journal
+    assert traffic.filters(meshed, relay, rule["dev"]) == []
+    # the sender's marker runs, so tagged frames do arrive here: nothing may carry them on
+    before = traffic.forwarded(meshed, relay)
+    blocked = next(
+        p for p in plan.paths() if p.relay == relay and p.plane == planned_plane(plan, relay, rule["dev"])
+    )
+    with pytest.raises(LabError):
+        write(meshed, plan, blocked, iterations=5)
+    assert traffic.forwarded(meshed, relay) == before
+    assert not meshed.ssh(relay, UP, check=False, seconds=300).ok
+
+
+def test_5_a_function_reload_takes_rules_away_and_mesh_up_puts_them_back(meshed: Lab, plan: Plan) -> None:
+    path = next(plan.paths())
+    rule = plan.node(path.relay)["rules"][0]
+    function = next(f for f in plan.node(path.relay)["functions"] if f["netdev"] == rule["dev"])
+    meshed.ssh(path.relay, f"devlink dev reload pci/{function['pci']} action driver_reinit", seconds=300)
+    # the dispatcher runs mesh-up when NetworkManager has the function again
+    meshed.wait(
+        path.relay,
+        "the rule to come back",
+        f"tc filter show dev {rule['dev']} ingress 2>/dev/null | grep -q in_hw",
+        seconds=400,
+    )
+    meshed.ssh(path.relay, UP, seconds=300)
+    assert_rules(meshed, plan, path.relay)
+    for affected in (p for p in plan.paths() if p.relay == path.relay):
+        assert_hardware_path(meshed, plan, affected)
+
+
+def test_6_a_cable_pulled_and_put_back(meshed: Lab, plan: Plan) -> None:
+    cable = meshed.spec.cables[0]
+    node = meshed.spec.node(cable.a.node)
+    netdev = node.function(cable.a.port, 1).netdev
+    routes = f"ip -4 -o route show dev {netdev} | sed 's/ linkdown//' | sort"
+    before = meshed.out(node.name, routes)
+    meshed.fault(node.name, "cable", cable.a.port, "0")
+    meshed.wait(node.name, "the link to go", f"test $(cat /sys/class/net/{netdev}/carrier) = 0")
+    assert meshed.out(node.name, routes) == before
+    meshed.fault(node.name, "cable", cable.a.port, FAULTS["cable"].off)
+    meshed.wait(node.name, "the link to come", f"test $(cat /sys/class/net/{netdev}/carrier) = 1")
+    for path in plan.paths():
+        if path.source == node.name or path.relay == node.name:
+            assert_hardware_path(meshed, plan, path)
+
+
+def test_6_a_neighbour_that_reboots_takes_nothing_with_it(meshed: Lab, plan: Plan) -> None:
+    path = next(plan.paths())
+    rules = {name: plan.node(name)["rules"] for name in meshed.names}
+    meshed.reboot(path.relay)
+    plan.wait_settled(meshed, path.relay)
+    for name in rules:
+        assert_rules(meshed, plan, name)
+    assert_hardware_path(meshed, plan, path)
+
+
+SNAPSHOT = r"""
+for d in $(ls /sys/class/net); do tc qdisc show dev $d; tc filter show dev $d ingress; done
+ip -4 rule; ip -4 route show table all | sort; nft list ruleset | sed 's/counter packets [0-9]* bytes
+[0-9]*//'; iptables -S
+sysctl -a 2>/dev/null | grep -E '^net.ipv4.(ip_forward|conf)' | sort
+"""
+
+
+def test_7_mesh_down_leaves_a_node_as_it_was(meshed: Lab, plan: Plan) -> None:
+    name = next(plan.paths()).relay
+    state = f"( {SNAPSHOT} ) 2>&1 | sha256sum; ( {SNAPSHOT} ) 2>&1"
+    meshed.ssh(name, f"systemctl stop {MESH}", seconds=300)
+    without = meshed.out(name, state)
+    assert "rdma_tx" not in without and "88b5" not in without
+    meshed.ssh(name, f"systemctl start {MESH}", seconds=400)
+    assert meshed.out(name, state) != without
+    meshed.ssh(name, f"systemctl stop {MESH}", seconds=300)
+    assert meshed.out(name, state) == without
+    meshed.ssh(name, f"{DOWN} --force", seconds=300)
+    assert meshed.out(name, state) == without
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_8_arp_is_pinned_to_its_plane(meshed: Lab, plan: Plan, pinned: bool) -> None:
+    cable = meshed.spec.cables[0]
+    near, far = meshed.spec.node(cable.a.node), meshed.spec.node(cable.b.node)
+    if not pinned:
+        for node, port in ((near, cable.a.port), (far, cable.b.port)):
+            for plane in (1, 2):
+                netdev = node.function(port, plane).netdev
+                meshed.ssh(
+                    node.name,
+                    f"sysctl -qw net.ipv4.conf.{netdev}.arp_ignore=0 net.ipv4.conf.{netdev}.arp_announce=0",
+                )
+    netdev = near.function(cable.a.port, 1).netdev
+    right = far.function(cable.b.port, 1)
+    target = plan.address(far.name, right.netdev)
+    seen = traffic.resolved(meshed, near.name, netdev, target, 10)
+    assert (set(seen) == {right.mac}) is pinned
+
+
+def test_9_a_swapped_card_is_noticed(meshed: Lab, plan: Plan) -> None:
+    path = next(plan.paths())
+    rule = next(r for r in plan.node(path.relay)["rules"])
+    function = next(f for f in plan.node(path.relay)["functions"] if f["netdev"] == rule["dev"])
+    meshed.nic_swap(path.relay, {function["pci"]: "4c:bb:47:99:00:01"})
+    plan.wait_settled(meshed, path.relay)
+    live = meshed.out(path.relay, f"cat /sys/class/net/{function['netdev']}/address")
+    (entry,) = traffic.filters(meshed, path.relay, rule["dev"])
+    assert entry["options"]["keys"]["dst_mac"] == function["mac"] != live
+    # the rule is in hardware and right by its own lights, and no frame will ever match it
+    assert entry["options"]["in_hw"]
