@@ -145,13 +145,15 @@ def ip_route(state: State, verb: str, rest: list[str], argv: list[str]) -> str:
     if verb == "show":
         found = [route for route in routes if "default" not in rest or route["to"] == "default"]
         return "".join(map(route_line, sorted(found, key=lambda route: int(route["metric"]))))
-    route = {
+    # Name and value in turn, as ip reads them: a device may be called like a word of ip's own.
+    given = dict(zip(rest[1::2], rest[2::2], strict=True))
+    route: dict[str, Any] = {
         "to": rest[0].removesuffix("/32"),
-        "via": after(rest, "via"),
-        "dev": after(rest, "dev"),
-        "src": after(rest, "src"),
-        "proto": after(rest, "proto") or "boot",
-        "metric": after(rest, "metric") or "0",
+        "via": given.get("via"),
+        "dev": given.get("dev"),
+        "src": given.get("src"),
+        "proto": given.get("proto", "boot"),
+        "metric": given.get("metric", "0"),
     }
     if verb == "add":
         note(state, ["ip", *argv])
@@ -165,7 +167,7 @@ def ip_route(state: State, verb: str, rest: list[str], argv: list[str]) -> str:
     if verb == "del":
         note(state, ["ip", *argv])
         for other in routes:
-            if all(other[key] == route[key] for key in ("to", "via", "dev", "proto", "metric")):
+            if all(other[key] == route[key] for key in ("to", "via", "dev", "src", "proto", "metric")):
                 routes.remove(other)
                 return ""
         refuse("RTNETLINK answers: No such process")
