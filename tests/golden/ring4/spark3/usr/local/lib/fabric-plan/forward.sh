@@ -122,11 +122,11 @@ stop() {
 
 case ${1:-start} in
     start)
-        take_lock lock
+        take_lock forward.lock
         start
         ;;
     stop)
-        take_lock lock
+        take_lock forward.lock
         stop
         ;;
     *) die "unknown argument $1 (start or stop)" ;;
