@@ -68,7 +68,10 @@ class GraphSpeeds(_Role):
 
 
 class Hardware(_Role):
-    """A kind of host: its ports, its management port, its required NIC profile."""
+    """A kind of host: its ports, its management port, its required NIC profile.
+
+    `patience` multiplies the time limits of what is asked of such a host, for one that is emulated.
+    """
 
     hardware: str
     title: str
@@ -76,6 +79,7 @@ class Hardware(_Role):
     ports: dict[str, RolePort]
     profile: Profile
     floors: Floors
+    patience: Annotated[float, Field(ge=1, le=50)] = 1
     graph: GraphSpeeds
 
     def port_named(self, spelling: str) -> str | None:

@@ -29,7 +29,7 @@ PORTS = (18515, 18999)
 MAX_SIZE = 8 << 20
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 20
-MAX_LIMIT_S = 120
+MAX_LIMIT_S = 600
 MAX_PINGS = 64
 MAX_FLOW_LABEL = (1 << 20) - 1
 
@@ -98,8 +98,8 @@ def ping(probe: _Probe, request: Mapping[str, Any]) -> Reply:
 
 
 def _ping(tools: Tools, source: IPv4Address, to: IPv4Address, count: int, size: int) -> Reply:
-    words = ["-n", "-q", "-M", "do", "-s", str(size), "-c", str(count), "-i", "0.2", "-W", "1"]
-    output = tools.run(["ping", *words, "-I", str(source), str(to)], limit_s=count + 3.0)
+    words = ["-n", "-q", "-M", "do", "-s", str(size), "-c", str(count), "-i", "0.2", "-W", "2"]
+    output = tools.run(["ping", *words, "-I", str(source), str(to)])
     match = _SUMMARY.search(output.stdout)
     received = int(match[2]) if match else 0
     said = output.reason or output.stderr.strip() or output.stdout.strip()
@@ -115,7 +115,7 @@ def _ping(tools: Tools, source: IPv4Address, to: IPv4Address, count: int, size: 
 def serve(probe: _Probe, request: Mapping[str, Any]) -> Reply:
     """Be perftest's server for one client."""
     argv, _ = _perftest(probe, request)
-    output = probe.tools.run(argv, limit_s=float(fields.number(request, "limit_s", 1, MAX_LIMIT_S)))
+    output = probe.tools.run(argv)
     if output.status != 0:
         raise RefusalError("perftest", _last(output.reason, output.stdout, output.stderr))
     return {}
@@ -127,10 +127,9 @@ def run(probe: _Probe, request: Mapping[str, Any]) -> Reply:
     peer = _address(request, "peer")
     if any(peer in net.network for net in nets.values()):
         raise RefusalError("control-on-fabric", f"the control connection to {peer} would cross the fabric")
-    limit_s = float(fields.number(request, "limit_s", 1, MAX_LIMIT_S))
     began = time.monotonic()
     while True:
-        output = probe.tools.run([*argv, str(peer)], limit_s=limit_s)
+        output = probe.tools.run([*argv, str(peer)])
         words = f"{output.stdout}\n{output.stderr}"
         waited = time.monotonic() - began
         if output.status == 0 or waited > WAIT_S or not _NOT_YET.search(words):
@@ -189,7 +188,7 @@ def _last(reason: str | None, *texts: str) -> str:
 
 _COMMON = ("test", "device", "address", "port", "size", "iterations", "seconds", "flow_label", "limit_s")
 KEYS: Mapping[str, tuple[Callable[[_Probe, Mapping[str, Any]], Reply], tuple[str, ...]]] = {
-    "probe-ping": (ping, ("pings", "count", "size")),
+    "probe-ping": (ping, ("pings", "count", "size", "limit_s")),
     "probe-serve": (serve, _COMMON),
     "probe-run": (run, (*_COMMON, "peer")),
 }
@@ -200,7 +199,8 @@ def answer(verb: str, request: str, tree: Tree, tools: Tools) -> str:
     act, known = KEYS[verb]
     try:
         document = fields.load(request, known)
-        body: Reply = {"ok": True, **act(_Probe(tree, tools), document)}
+        limit_s = float(fields.number(document, "limit_s", 1, MAX_LIMIT_S))
+        body: Reply = {"ok": True, **act(_Probe(tree, Tools(limit_s, tools.own_path)), document)}
     except RefusalError as refusal:
         body = {"ok": False, "error": refusal.document()}
     return json.dumps({"schema": SCHEMA, **body}, sort_keys=True)

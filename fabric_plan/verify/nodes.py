@@ -18,6 +18,10 @@ R = TypeVar("R")
 
 COLLECT_LIMIT_S = 20.0
 
+# What the node program allows one tool and the whole, where nothing else is said.
+TOOL_LIMIT_S = 2.0
+ALL_LIMIT_S = 4.5
+
 # Where the package of a distribution or of NVIDIA puts NCCL; what is on no node is no finding.
 USUAL_LIBRARIES = (
     "/usr/lib/aarch64-linux-gnu/libnccl.so.2",
@@ -77,6 +81,10 @@ class Nodes:
             )
         return reply
 
+    def patience(self, name: str) -> float:
+        """Return by how much longer than usual this kind of host may take."""
+        return self.plan.fabric.node(name).hardware.patience
+
     def every(self, work: Callable[[str], R], names: Iterable[str] | None = None) -> dict[str, Any]:
         """Do `work` for each node at once; its result or its `FabricPlanError` by name."""
         return each({name: name for name in names or self.names}, work)
@@ -87,15 +95,17 @@ class Nodes:
         """
 
         def one(name: str) -> Facts:
-            request: dict[str, Any] = {
-                "interfaces": [f.netdev for f in self.plan.fabric.node(name).functions]
-            }
+            node = self.plan.fabric.node(name)
+            patience = self.patience(name)
+            request: dict[str, Any] = {"interfaces": [f.netdev for f in node.functions]}
+            if patience > 1:
+                request |= {"tool_limit_s": TOOL_LIMIT_S * patience, "all_limit_s": ALL_LIMIT_S * patience}
             if name not in known:
                 request |= {
                     "libraries": [*USUAL_LIBRARIES, *self._libraries],
                     "marks": list(marks_for(self._desired[name])),
                 }
-            return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S), node=name)
+            return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S * patience), node=name)
 
         facts: dict[str, Facts] = {}
         failed: dict[str, str] = {}

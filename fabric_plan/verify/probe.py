@@ -40,6 +40,7 @@ FLOW_LABEL = 16383
 FIRST_PORT = 18515
 PORTS = 400
 TRIAL_LIMIT_S = 40
+PING_LIMIT_S = 10
 CALL_LIMIT_S = 90.0
 LEAST_IDLE_S = 2.0
 
@@ -135,8 +136,10 @@ class Probe:
                 {"source": self._address(path, True), "to": self._address(path, False)}
                 for path in by_node[name]
             ]
+            patience = self.nodes.patience(name)
             request = {"pings": asked, "count": PING_COUNT, "size": PING_BYTES}
-            reply = self.nodes.call(name, "probe-ping", request, CALL_LIMIT_S)
+            request["limit_s"] = int(PING_LIMIT_S * patience)
+            reply = self.nodes.call(name, "probe-ping", request, CALL_LIMIT_S * patience)
             return [
                 _pinged(path, result) for path, result in zip(by_node[name], reply["results"], strict=True)
             ]
@@ -175,7 +178,8 @@ class Probe:
         self.say(f"{kind}: {path}")
         port = FIRST_PORT + number % PORTS
         source, target = self.plan.node(path.src), self.plan.node(path.dst)
-        common = {**options, "port": port, "limit_s": TRIAL_LIMIT_S}
+        patience = max(self.nodes.patience(path.src), self.nodes.patience(path.dst))
+        common = {**options, "port": port, "limit_s": int(TRIAL_LIMIT_S * patience)}
         near = source.at(path.out.port, path.plane).function.rdma
         there = target.at(path.into.port, path.plane).function.rdma
         requests = {
@@ -188,7 +192,7 @@ class Probe:
 
         def one(name: str) -> dict[str, Any]:
             verb, request = requests[name]
-            return self.nodes.call(name, verb, request, CALL_LIMIT_S)
+            return self.nodes.call(name, verb, request, CALL_LIMIT_S * patience)
 
         results = self.nodes.every(one, requests)
         # A server that was never there says more than the client that waited for it.

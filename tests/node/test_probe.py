@@ -121,7 +121,7 @@ def test_without_perftest_it_says_what_to_install(node: Node, monkeypatch: pytes
 
 def test_pings_count_what_came_back(node: Node) -> None:
     asked = [{"source": "10.10.0.10", "to": to} for to in ("10.10.0.11", "10.10.0.12")]
-    reply = call(node, "probe-ping", {"pings": asked, "count": 3, "size": 8972})
+    reply = call(node, "probe-ping", {"pings": asked, "count": 3, "size": 8972, "limit_s": 5})
     assert [result["received"] for result in reply["results"]] == [3, 1]
 
 
@@ -156,7 +156,12 @@ def test_what_is_not_ours_is_refused(node: Node, tmp_path: Path, verb: str, chan
     whole = {
         "probe-run": RUN,
         "probe-serve": SERVE,
-        "probe-ping": {"pings": [{"source": "10.10.0.10", "to": "10.10.0.11"}], "count": 3, "size": 8972},
+        "probe-ping": {
+            "pings": [{"source": "10.10.0.10", "to": "10.10.0.11"}],
+            "count": 3,
+            "size": 8972,
+            "limit_s": 5,
+        },
     }[verb]
     reply = call(node, verb, {**whole, **change})
     assert reply["ok"] is False and reply["error"]["id"] == id
