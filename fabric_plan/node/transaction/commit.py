@@ -136,6 +136,7 @@ def finish(node: Node, state: State) -> None:
             state.note(f"after the commit: {refusal.message}")
     _netplan(node, state)
     point("finish.told")
+    _note_settings(node, state)
     _remove_recover(node, state)
     point("finish.recover-removed")
     try:
@@ -155,6 +156,16 @@ def _netplan(node: Node, state: State) -> None:
         output = network.generate(node)
         if output.status != 0:
             state.note(f"after the commit: {failure(['netplan'], output)}")
+
+
+def _note_settings(node: Node, state: State) -> None:
+    """Say which kernel settings outlive their file: what they were before it came is known to nobody."""
+    try:
+        entries = bundle.read(node.place(state.trial))
+    except RefusalError:
+        return
+    if any(entry.path.startswith("/etc/sysctl.d/") and entry.absent for entry in entries):
+        state.note("kernel settings that no file sets any more keep their values until the next boot")
 
 
 def _remove_recover(node: Node, state: State) -> None:

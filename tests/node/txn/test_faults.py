@@ -30,7 +30,9 @@ class Scenario:
         story = carry_out(world, new)
         assert story.answers[-2:] == ["confirm: ok", "release: ok"], story.answers
         self.new = Whole.of(world)
-        assert self.new != self.old
+        world.reboot()
+        self.booted = Whole.of(world)
+        assert self.new != self.old and self.booted.files == self.new.files
 
     def back(self) -> World:
         """Return the node as it was before."""
@@ -39,7 +41,7 @@ class Scenario:
 
     def judge(self, story: Story) -> list[str]:
         """Return what is wrong with the node."""
-        return judge(self.world, self.old, self.new, story, self.generation)
+        return judge(self.world, self.old, (self.new, self.booted), story, self.generation)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fabric_plan.transport.program import program
+from tests.node.test_program import old_python
 from tests.node.txn.faults import Whole, run_out
 from tests.node.txn.support import F0, F1, SYSCTLS, TOKEN, changes, expected, tree
 from tests.node.txn.world import World
@@ -35,14 +36,14 @@ BEGIN = {
 class Archive:
     """Calls of the archive, each in a Python of its own."""
 
-    def __init__(self, world: World, folder: Path) -> None:
-        self.world = world
+    def __init__(self, world: World, folder: Path, python: str) -> None:
+        self.world, self.python = world, python
         self.path = folder / "program.pyz"
         self.path.write_bytes(program().content)
 
     def call(self, verb: str, request: dict[str, Any]) -> dict[str, Any]:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(self.path), verb, "--root", str(self.world.root)],
+            [self.python, "-I", "-S", str(self.path), verb, "--root", str(self.world.root)],
             input=json.dumps(request).encode(),
             capture_output=True,
             env=self.world.env(),
@@ -69,10 +70,13 @@ class Archive:
         return token
 
 
-@pytest.fixture
-def archive(world: World, tmp_path: Path) -> Archive:
-    """The archive, kept outside of the node."""
-    return Archive(world, tmp_path)
+@pytest.fixture(params=["this", "3.9"])
+def archive(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> Archive:
+    """The archive, kept outside of the node, under this Python and under the oldest that has to do."""
+    python = sys.executable if request.param == "this" else old_python()
+    if python is None:
+        pytest.skip("no Python 3.9 here")
+    return Archive(world, tmp_path, python)
 
 
 def test_an_apply_by_the_archive_alone(world: World, archive: Archive) -> None:

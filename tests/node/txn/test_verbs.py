@@ -140,7 +140,7 @@ def test_everything_can_be_removed(world: World, driver: Driver) -> None:
         {"kind": "flush", "interfaces": [F0, F1]},
     )
     assert driver.run(steps)["phase"] == "trial"
-    driver.ask("confirm")
+    assert "until the next boot" in driver.ask("confirm")["notes"][0]
     assert world.files() == {}
     live = world.live()
     assert (live.rules, live.forwarding, live.units) == ("", "", {})

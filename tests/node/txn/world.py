@@ -579,7 +579,7 @@ class World:
     def _spawn(self, command: list[str]) -> Process | Outside:
         """Start the node program as systemd would, by the words with which it calls itself again."""
         if command[3].endswith(".pyz"):
-            assert command[:3] == [sys.executable, "-I", "-S"], command
+            assert command[1:3] == ["-I", "-S"], command
             return Outside(command, self.env())
         assert command[:3] == [sys.executable, "-I", "-c"] and command[5] == "fabric_plan.node", command
         return self.spawner.start(command[6:], self.env())
