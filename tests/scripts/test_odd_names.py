@@ -16,7 +16,7 @@ from tests.scripts.support import MESH_UNIT, Host, plan_of
 NETDEVS = (
     "a@b.c+d-e_f",
     "eth0.100",
-    "x",
+    "a",
     "veryverylong-15",
     "0",
     "in",
@@ -75,6 +75,16 @@ def test_a_whole_life(make_host: Callable[..., Host], node: str) -> None:
     assert (after["filters"], after["qdiscs"]) == (before["filters"], before["qdiscs"])
 
 
+def test_a_name_that_another_begins_with_is_not_mistaken_for_it(make_host: Callable[..., Host]) -> None:
+    host = make_host(odd_names(), "a-1")
+    assert {"a", "a@b.c+d-e_f"} < set(host.state["links"])
+    with host.edit() as state:
+        state["links"]["a"]["present"] = False
+    result = host.up()
+    assert result.returncode == 1
+    assert "waited 0 s for a: the function itself" in result.stdout
+
+
 def test_the_dispatcher_knows_each_name_and_no_part_of_one(make_host: Callable[..., Host]) -> None:
     host = make_host(odd_names(), "a-1")
     host.state["units"][MESH_UNIT] = "active"
@@ -93,8 +103,8 @@ def test_the_firewall_gets_each_name_whole(make_host: Callable[..., Host]) -> No
     assert host.run("forward.sh").returncode == 0
     found = {(rule.split()[1], rule.split()[3]) for rule in host.state["docker_user"]}
     assert found == {
-        ("a@b.c+d-e_f", "x"),
-        ("x", "a@b.c+d-e_f"),
+        ("a@b.c+d-e_f", "a"),
+        ("a", "a@b.c+d-e_f"),
         ("eth0.100", "veryverylong-15"),
         ("veryverylong-15", "eth0.100"),
     }
