@@ -184,20 +184,21 @@ values_in_effect() {
 
 # ---- waiting ----------------------------------------------------------------------------------------------------------
 
-# still_late I: what function I still lacks, in words, by what LINKS and ADDRESSES say; nothing where it is ready.
+# still_late I: what function I still lacks, in words, by what LINKS and ADDRESSES say; nothing where it is ready. Lines are found by
+# the number of the device: ip appends a peer to a name with an @, which a name may hold too.
 still_late() {
-    local dev=${FUNCTION_DEV[$1]} name flags address rest state='the function itself'
-    # A device with a peer is listed as NAME@PEER.
-    while read -r _ name flags rest; do
-        if [[ ${name%:} == "$dev" || ${name%@*} == "$dev" ]]; then
+    local number found flags address='' state='the function itself'
+    number=$(ifindex "${FUNCTION_DEV[$1]}")
+    while [[ -n $number ]] && read -r found _ flags _; do
+        if [[ $found == "$number:" ]]; then
             state=carrier
             [[ $flags == *[\<,]LOWER_UP[,\>]* ]] && state=
             break
         fi
     done <<<"$LINKS"
     if [[ $state != 'the function itself' ]]; then
-        while read -r _ name _ address rest; do
-            [[ $name == "$dev" && $address == "${FUNCTION_ADDRESS[$1]}" ]] && break
+        while read -r found _ _ address _; do
+            [[ $found == "$number:" && $address == "${FUNCTION_ADDRESS[$1]}" ]] && break
         done <<<"$ADDRESSES"
         [[ $address == "${FUNCTION_ADDRESS[$1]}" ]] || state="its address ${FUNCTION_ADDRESS[$1]}"
     fi
@@ -537,7 +538,7 @@ fix_rules() {
 
 # Two rules that change places stand in each other's way, so what was refused is tried again as long as others got through.
 converge_rules() {
-    local i n
+    local i n error
     RULE_PUT=()
     read_rule_notes
     read_qdiscs
@@ -550,13 +551,15 @@ converge_rules() {
         ((REFUSED && PLACED)) || break
     done
     for i in "${!RULE_DEV[@]}"; do
+        error=${RULE_ERROR[i]:-}
+        error=${error//$'\n'/ }
         if ! live_rule "$i"; then
-            problem "$(rule_name "$i"): not in hardware: ${RULE_ERROR[i]:-it is missing}"
+            problem "$(rule_name "$i"): not in hardware: ${error:-it is missing}"
         elif [[ ${LIVE_COOKIE[FOUND]} != "$COOKIE_PREFIX"* ]]; then
             problem "$(rule_name "$i"): a filter that is not ours stands there; remove it with: tc filter del dev ${RULE_DEV[i]} ingress pref ${RULE_PREF[i]}"
         else
             rule_fault "$i" "$FOUND"
-            [[ -n $FAULT ]] && problem "$(rule_name "$i"): $FAULT${RULE_ERROR[i]:+: ${RULE_ERROR[i]}}"
+            [[ -n $FAULT ]] && problem "$(rule_name "$i"): $FAULT${error:+: $error}"
         fi
     done
     for n in "${!LIVE_DEV[@]}"; do
