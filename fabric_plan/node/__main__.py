@@ -8,16 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Optional
 
-from . import probe
-from .collect import collect
-from .lldp import probe_cables
 from .request import TOOL_LIMIT_S, RequestError, parse_request
 from .tools import Tools
 from .transaction.faults import FAULTS
-from .transaction.verbs import KEYS, answer
 from .tree import Tree
 
 Verb = Callable[[str, Tree, Tools], str]
@@ -26,17 +23,28 @@ MAX_REQUEST_BYTES = 16 << 20
 
 def collect_facts(text: str, tree: Tree, tools: Tools) -> str:
     """Return the facts document as JSON; the request's limit for one tool is the one that counts."""
+    from .collect import collect
+
     request = parse_request(text)
     facts = collect(request, tree, Tools(request.tool_limit_s, tools.own_path))
     return json.dumps(facts, default=vars, sort_keys=True)
 
 
-VERBS: Mapping[str, Verb] = {
-    "collect": collect_facts,
-    "probe-cables": probe_cables,
-    **{verb: partial(answer, verb) for verb in KEYS},
-    **{verb: partial(probe.answer, verb) for verb in probe.KEYS},
-}
+def find(verb: str) -> Optional[Verb]:
+    """Return what does a verb, or None; only its own modules are loaded, since every call pays for them."""
+    if verb == "collect":
+        return collect_facts
+    if verb == "probe-cables":
+        from .lldp import probe_cables
+
+        return probe_cables
+    if verb.startswith("probe-"):
+        from . import probe
+
+        return partial(probe.answer, verb) if verb in probe.KEYS else None
+    from .transaction.verbs import KEYS, answer
+
+    return partial(answer, verb) if verb in KEYS else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,15 +58,16 @@ def main(arguments: Sequence[str]) -> int:
         # The scripts of the trial find their files below the same folder, and tests their faults.
         os.environ["FABRIC_PLAN_ROOT"] = root if root != "/" else ""
         FAULTS.arm(os.environ)
-    if len(words) != 1 or words[0] not in VERBS:
-        print(f"usage: {'|'.join(sorted(VERBS))} [--root DIR] < request.json", file=sys.stderr)
+    work = find(words[0]) if len(words) == 1 else None
+    if work is None:
+        print("usage: VERB [--root DIR] < request.json; there is no such verb", file=sys.stderr)
         return 64
     request = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
     try:
         if len(request) > MAX_REQUEST_BYTES:
             raise RequestError(f"a request of more than {MAX_REQUEST_BYTES} bytes")
         text = request.decode("utf-8", "replace")
-        document = VERBS[words[0]](text, Tree(root), Tools(TOOL_LIMIT_S, own_path=root != "/"))
+        document = work(text, Tree(root), Tools(TOOL_LIMIT_S, own_path=root != "/"))
     except RequestError as error:
         print(error, file=sys.stderr)
         return 1

@@ -147,7 +147,8 @@ def _child(channel: socket.socket) -> None:
 
 def serve(address: str) -> None:
     """Fork one process for every connection."""
-    import fabric_plan.node.__main__  # noqa: F401 - what every run needs is loaded once
+    import fabric_plan.node.__main__
+    import fabric_plan.node.transaction.verbs  # noqa: F401 - what every run needs is loaded once
 
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(address)
