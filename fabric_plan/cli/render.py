@@ -20,7 +20,7 @@ from fabric_plan.render.output import plan_document
 from fabric_plan.render.tree import Rendered, render
 from fabric_plan.report.drawing import draw
 from fabric_plan.report.renumbered import renumbered, subnets_before
-from fabric_plan.report.summary import cable_table, node_table
+from fabric_plan.report.summary import cable_table, node_table, set_table
 from fabric_plan.simulate.prove import prove
 
 EXAMPLE = "fabric-plan render -i inventories/ring4.yaml -o build/"
@@ -89,4 +89,8 @@ def _report(plan: Plan, rendered: Rendered, console: Console) -> None:
     console.say()
     console.table(*node_table(plan, {name: len(files) for name, files in rendered.files.items()}))
     console.say()
+    header, rows = set_table(plan)
+    if rows:
+        console.table(header, rows)
+        console.say()
     print_notices(console, plan.notices)

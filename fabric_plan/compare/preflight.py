@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from fabric_plan.compare.desired import Desired, DesiredFunction
 from fabric_plan.compare.model import Diff, Resource, StepKind
@@ -201,6 +201,25 @@ def other_subnets(want: Desired, facts: Facts, diff: Diff | None = None) -> Iter
                 )
 
 
+def _nfs(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+    """A file system over the fabric shares its cables with the collectives, and dies with any of them."""
+    nets = {IPv4Interface(f.address).network for f in want.functions if f.address}
+    nets |= {IPv4Network(route.to) for route in want.routes if route.peer is None}
+    for mount in facts.nfs.value or ():
+        try:
+            server = IPv4Address(mount.server)
+        except ValueError:
+            continue
+        if any(server in net for net in nets):
+            yield Finding(
+                "nfs-on-fabric",
+                want.node,
+                f"{mount.mountpoint} is mounted over NFS from {server}, an address of the fabric",
+                Severity.WARN,
+                hint="mount it over the management network, or keep a copy on every node",
+            )
+
+
 def _conflicts(diff: Diff) -> Iterator[Finding]:
     for change in diff.changes:
         if change.resource is Resource.CONFLICT:
@@ -222,4 +241,5 @@ _CHECKS: tuple[Callable[[Desired, Facts, Diff], Iterator[Finding]], ...] = (
     _rdma,
     other_mesh,
     other_subnets,
+    _nfs,
 )

@@ -224,6 +224,14 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class NfsMount:
+    """A mounted NFS export: the server's address as the kernel uses it, and where it is mounted."""
+
+    server: str
+    mountpoint: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """The whole document. Keys of the mappings: device name, PCI address, path, unit, sysctl, tool."""
 
@@ -252,3 +260,4 @@ class Facts:
     firewall: Reading[tuple[str, ...]]
     libraries: Mapping[str, Library]
     disks: Mapping[str, Disk]
+    nfs: Reading[tuple[NfsMount, ...]] = field(default_factory=lambda: Reading(None))

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fabric_plan.inventory.schema import MeshPaths, TopologyKind
+from fabric_plan.planner.load import load_of
 from fabric_plan.planner.model import Plan
+from fabric_plan.planner.paths import relayed_paths
 from fabric_plan.simulate.proof import Proof
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -50,6 +53,32 @@ def node_table(plan: Plan, files: dict[str, int]) -> Table:
         )
         for node in plan.nodes
     ]
+    return header, rows
+
+
+def set_table(plan: Plan) -> Table:
+    """Return one row a path set that this fabric could have: what a node gets, and the most that a cable
+    carries.
+
+    Empty where there is nothing to choose: without a mesh, and on anything but a four-ring with both planes.
+    """
+    header = ("path set", "relay routes", "rules", "most on a cable and plane", "least", "")
+    fabric = plan.fabric
+    if (
+        not plan.mesh
+        or len(plan.nodes) != 4
+        or plan.topology.kind is not TopologyKind.RING
+        or len(fabric.managed) != 2
+    ):
+        return header, []
+    rows: list[tuple[str, ...]] = []
+    for mesh in (MeshPaths.OPPOSITE, MeshPaths.BALANCED, MeshPaths.UNIVERSAL):
+        paths = relayed_paths(plan.topology, mesh, fabric.managed)
+        crossed = [cable.paths for cable in load_of(fabric, paths).cables]
+        routes = sum(path.src == plan.nodes[0].name for path in paths)
+        relayed = sum(plan.nodes[0].name in path.through for path in paths)
+        chosen = "chosen" if mesh is fabric.mesh else ""
+        rows.append((str(mesh), str(routes), str(relayed), str(max(crossed)), str(min(crossed)), chosen))
     return header, rows
 
 

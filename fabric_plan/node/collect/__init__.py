@@ -79,6 +79,7 @@ def collect(request: Request, tree: Tree, tools: Tools) -> Facts:
         firewall=firewall.result(),
         libraries=results(libraries),
         disks={path: room for path, room in disks.items() if room is not None},
+        nfs=files.nfs(tree),
         took_ms=int((time.monotonic() - began) * 1000),
     )
 

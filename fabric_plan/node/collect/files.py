@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..document import Disk, File, Library
-from ..reading import Reading, Unreadable
+from ..document import Disk, File, Library, NfsMount
+from ..reading import Reading, Unreadable, unreadable
 from ..redact import redact
 from ..tree import Tree
 
@@ -36,6 +36,7 @@ DISKS = ("/etc", "/var", "/run")
 MAX_FILES = 512
 CHUNK = 4 << 20
 MAX_LIBRARY_BYTES = 4 << 30
+MOUNTS_BYTES = 1 << 20
 _VERSION = re.compile(rb"NCCL version (\d{1,3}(?:\.\d{1,3}){1,3})")
 _OVERLAP = 256
 
@@ -100,3 +101,19 @@ def disk(tree: Tree, path: str) -> Disk | None:
         return None
     read_only = bool(status.f_flag & os.ST_RDONLY)
     return Disk(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize, read_only)
+
+
+def nfs(tree: Tree) -> Reading[tuple[NfsMount, ...]]:
+    """Return the NFS mounts of /proc/mounts with the address that each one talks to."""
+    text = tree.read("/proc/mounts", MOUNTS_BYTES)
+    if text is None:
+        return unreadable("/proc/mounts cannot be read")
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 4 or words[2] not in ("nfs", "nfs4"):
+            continue
+        options = dict(option.partition("=")[::2] for option in words[3].split(","))
+        server = options.get("addr") or words[0].rpartition(":")[0].strip("[]")
+        found.append(NfsMount(server, words[1]))
+    return Reading(tuple(found))
