@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabric_plan import __version__
@@ -19,7 +19,7 @@ from fabric_plan.compare.diff import diff, live_changes
 from fabric_plan.compare.model import Change, Diff
 from fabric_plan.compare.preflight import Finding, Severity, preflight
 from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
-from fabric_plan.compare.takeover import take_over
+from fabric_plan.compare.takeover import move_aside, take_over
 from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
@@ -55,7 +55,8 @@ class Deployment:
     """One run over `targets` (node name to way there). `desired` holds the nodes to change, `fabric` all of
     them.
 
-    `ask` sees the findings and says whether to go on.
+    `ask` sees the findings and says whether to go on. `leaving` are the interfaces, by node, that are ours no
+    longer: what NetworkManager itself defines of them is moved aside.
     """
 
     intent: str
@@ -67,6 +68,7 @@ class Deployment:
     options: Options
     observer: Observer
     ask: Callable[[Findings], bool]
+    leaving: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
 
     def run(self) -> Report:
@@ -89,6 +91,13 @@ class Deployment:
         self.observer.stage("collecting the facts of every node")
         facts = self._collect({name: self.sessions[name] for name in self.desired})
         diffs = {name: diff(want, facts[name]) for name, want in self.desired.items()}
+        aside = {
+            name: move_aside(name, facts[name], interfaces)
+            for name, interfaces in self.leaving.items()
+            if name in facts
+        }
+        for name, moved in aside.items():
+            diffs[name] = Diff(name, (*moved, *diffs[name].changes))
         findings = tuple(preflight(self.desired, facts, diffs, take_over=self.options.take_over))
         refuse(findings)
         steps = plan_steps(self.desired, diffs, facts)
@@ -100,7 +109,9 @@ class Deployment:
         unchanged = tuple(NodeEnd(name, End.UNCHANGED) for name in self.desired if name not in changing)
         if not changing:
             return Report(self.intent, self._digest, unchanged, diffs)
-        work = {name: self._work(name, diffs, facts) for name in changing}
+        work = {
+            name: self._work(name, diffs, facts, tuple(aside.get(name, {}).values())) for name in changing
+        }
         self._rehearse(changing, work)
         if steps.disruptive and not self.options.allow_disruption:
             said = "; ".join(sorted({f"{name}: {step} ({step.disrupts})" for name, step in steps.disruptive}))
@@ -126,7 +137,7 @@ class Deployment:
         """Return the facts of all `sessions`; raises the first node's error, naming every other one that
         failed.
         """
-        results = each(sessions, lambda session: collect(session, self.desired.get(session.target.name)))
+        results = each(sessions, lambda session: collect(session, self._interfaces(session.target.name)))
         facts = {name: result for name, result in results.items() if not isinstance(result, FabricPlanError)}
         failed = [(name, result) for name, result in results.items() if isinstance(result, FabricPlanError)]
         if failed:
@@ -137,13 +148,24 @@ class Deployment:
             raise error
         return facts
 
-    def _work(self, name: str, diffs: Mapping[str, Diff], facts: Mapping[str, Facts]) -> Work:
+    def _interfaces(self, name: str) -> tuple[str, ...]:
+        """Return the interfaces of a node that this is about: those that are ours, and those that were."""
+        ours = [function.netdev for function in self.desired[name].functions] if name in self.desired else []
+        return (*ours, *sorted(self.leaving.get(name, frozenset()) - set(ours)))
+
+    def _work(
+        self,
+        name: str,
+        diffs: Mapping[str, Diff],
+        facts: Mapping[str, Facts],
+        more: tuple[StagedFile, ...],
+    ) -> Work:
         want = self.desired.get(name)
         if want is None or name not in diffs:
             return Work((), (), ())
         sysctls = tuple(f"net/ipv4/conf/{setting.scope}/{setting.name}" for setting in want.sysctls)
-        interfaces = tuple(function.netdev for function in want.functions)
-        files = files_to_stage(want, diffs[name])
+        interfaces = self._interfaces(name)
+        files = (*files_to_stage(want, diffs[name]), *more)
         if self.options.take_over:
             files = (*files, *take_over(want, diffs[name], facts[name]))
         return Work(files, sysctls, interfaces)
@@ -181,11 +203,11 @@ class Deployment:
     def _rdma_in_use(self) -> list[str]:
         """Return who uses RDMA on any node of the fabric; a node that cannot be read counts as in use."""
         users = []
-        for name, facts in each(self.sessions, lambda session: collect(session, None)).items():
-            if isinstance(facts, FabricPlanError):
-                users.append(f"{name} cannot be read ({facts.message})")
-            elif facts.rdma.usage.in_use:
-                users.append(f"{name}: {', '.join(facts.rdma.usage.reasons[:3])}")
+        for name, reply in each(self.sessions, lambda session: session.call("rdma-use", {})).items():
+            if isinstance(reply, FabricPlanError):
+                users.append(f"{name} cannot be read ({reply.message})")
+            elif reply.get("reasons") != []:
+                users.append(f"{name}: {', '.join(str(reason) for reason in reply['reasons'][:3])}")
         return users
 
     def _settled(self) -> dict[str, str]:
@@ -212,11 +234,11 @@ def _netplan(file: StagedFile) -> bool:
     return file.path.startswith("/etc/netplan/")
 
 
-def collect(session: Session, want: Desired | None) -> Facts:
-    """Collect the facts of one node over its session."""
-    request = {"interfaces": [function.netdev for function in want.functions]} if want else {}
+def collect(session: Session, interfaces: Sequence[str]) -> Facts:
+    """Collect the facts of one node over its session; without `interfaces` those of every RDMA device."""
     if session.connection is None:
         session.connection = session.transport.connect(session.target)
+    request = {"interfaces": list(interfaces)} if interfaces else {}
     document = session.connection.call("collect", request, limit_s=COLLECT_LIMIT_S)
     return facts_of(document, node=session.target.name)
 

@@ -24,6 +24,9 @@ STAGE_LIMIT_S = 60.0
 COMMIT_LIMIT_S = 120.0
 POLL_S = 0.3
 
+# The node holds an answer back for so long while its steps run: one question in place of many.
+STATUS_WAIT_S = 2
+
 # How long a function may be away while the driver makes it anew, plus NetworkManager's share.
 STEP_LIMIT_S = 150.0
 
@@ -60,8 +63,9 @@ class Session:
         if reply.get("ok") is not True:
             error = reply.get("error")
             said = error if isinstance(error, dict) else {}
+            message = str(said.get("message", "the node program refused without a word"))
             raise NodeError(
-                str(said.get("message", "the node program refused without a word")),
+                _held(said) or message,
                 where=self.target.name,
                 hint=said.get("hint"),
                 id=str(said.get("id", "")),
@@ -144,7 +148,7 @@ class Session:
         deadline = time.monotonic() + min(limit_s, float(self.confirm_s))
         said: dict[int, str] = {}
         while True:
-            status = self._status(deadline)
+            status = self._status(deadline, STATUS_WAIT_S)
             if status.get("run_id") != run_id:
                 raise NodeError(
                     "the node did not take the steps",
@@ -175,15 +179,14 @@ class Session:
                 raise NodeError(
                     f"the steps did not end within {limit_s:.0f} s", where=self.target.name, id="step-timeout"
                 )
-            time.sleep(POLL_S)
 
-    def _status(self, deadline: float) -> dict[str, Any]:
+    def _status(self, deadline: float, wait_s: int = 0) -> dict[str, Any]:
         """Ask for the status, over a new connection where the old one broke, until `deadline` (monotonic
-        seconds).
+        seconds). The node may take `wait_s` seconds for steps that run.
         """
         while True:
             try:
-                return self.call("status", {"token": self.token})
+                return self.call("status", {"token": self.token, "wait_s": wait_s})
             except TransportError:
                 if time.monotonic() > deadline:
                     raise
@@ -233,6 +236,18 @@ class Session:
             pass
         finally:
             self.drop()
+
+
+def _held(error: Mapping[str, Any]) -> str | None:
+    """Return who holds a node since when and until when, in words; None for any other refusal."""
+    since, until = error.get("since_unix"), error.get("expires_unix")
+    if error.get("id") != "locked" or not isinstance(since, int) or not isinstance(until, int):
+        return None
+    left_s = max(0, until - int(time.time()))
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+    return (
+        f"{error.get('holder')} has held this node since {began}; the lease ends in {left_s} s unless renewed"
+    )
 
 
 def staged_document(file: StagedFile) -> dict[str, Any]:

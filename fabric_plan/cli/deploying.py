@@ -7,7 +7,7 @@ import getpass
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from fabric_plan import resources
@@ -148,9 +148,16 @@ def on_nodes(
 
 
 def deploy(
-    intent: str, plan: Plan, wants: dict[str, Desired], options: argparse.Namespace, console: Console
+    intent: str,
+    plan: Plan,
+    wants: dict[str, Desired],
+    options: argparse.Namespace,
+    console: Console,
+    leaving: Mapping[str, frozenset[str]] | None = None,
 ) -> ExitCode:
-    """Bring the nodes in `wants` to those states, and report. With ``--local`` the others cannot be asked."""
+    """Bring the nodes in `wants` to those states, and report. With ``--local`` the others cannot be asked.
+    `leaving` are the interfaces, by node, that are ours no longer.
+    """
     names = tuple(wants) if options.local else tuple(node.name for node in plan.nodes)
     deployment = Deployment(
         intent=intent,
@@ -162,5 +169,6 @@ def deploy(
         options=options_of(options),
         observer=observer(console),
         ask=asker(options, console),
+        leaving=leaving or {},
     )
     return report(deployment.run(), console)

@@ -66,7 +66,7 @@ def _live(options: argparse.Namespace, plan: Plan, wants: Mapping[str, Desired])
     def one(name: str) -> Facts:
         session = Session(Target.of(plan.fabric.node(name)), transport, 0)
         try:
-            return collect(session, wants[name])
+            return collect(session, [function.netdev for function in wants[name].functions])
         finally:
             session.drop()
 

@@ -36,7 +36,12 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     """Deploy what is left of the plan without the part that goes."""
     loaded = read_inventory(options.inventory)
     fabric = loaded.fabric
+    leaving: dict[str, frozenset[str]] = {}
     if options.what == "plane2":
+        leaving = {
+            node.name: frozenset(function.netdev for function in node.functions if function.plane == 2)
+            for node in fabric.nodes
+        }
         fabric = replace(fabric, planes={1: fabric.planes[1]})
     elif options.what == "mesh":
         fabric = replace(fabric, mesh=MeshPaths.OFF)
@@ -48,4 +53,5 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         wants = {name: desired_of(name, {}, resources.layers()) for name in names}
     else:
         wants = {name: want for name, want in desired_states(plan).items() if name in names}
-    return deploy("remove", plan, wants, options, console)
+    gone = {name: netdevs for name, netdevs in leaving.items() if name in wants}
+    return deploy("remove", plan, wants, options, console, gone)

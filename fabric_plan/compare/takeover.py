@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +11,7 @@ import yaml
 
 from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.files import defined_interfaces
-from fabric_plan.compare.model import Diff, Resource
+from fabric_plan.compare.model import Change, Diff, Resource, StepKind
 from fabric_plan.compare.steps import StagedFile
 from fabric_plan.errors import NodeError
 from fabric_plan.node.document import Facts
@@ -17,6 +19,10 @@ from fabric_plan.node.document import Facts
 HEADER = (
     "# Interfaces of the fabric were moved away by fabric-plan; the original is in the generation before.\n"
 )
+
+# NetworkManager keeps in such files what a person changed through it; they win over ours.
+NETWORK_MANAGERS = re.compile(r"/etc/netplan/90-NM-[^/]+\.yaml")
+MOVED = ".moved-by-fabric-plan"
 
 
 def take_over(desired: Desired, diff: Diff, facts: Facts) -> tuple[StagedFile, ...]:
@@ -61,3 +67,30 @@ def without(text: str, interfaces: set[str]) -> dict[str, Any] | None:
     if not kept and not set(rest) - {"version", "renderer"}:
         return None
     return {"network": {**rest, **({"ethernets": kept} if kept else {})}}
+
+
+def move_aside(node: str, facts: Facts, interfaces: frozenset[str]) -> dict[Change, StagedFile]:
+    """Return the changes that take NetworkManager's own definitions of `interfaces` away, each with the copy
+    under another name that stays: netplan reads only what is called ``.yaml``.
+
+    Raises `NodeError` for a file that speaks of other interfaces too, or whose text did not arrive whole.
+    """
+    moved = {}
+    for path, file in sorted((facts.netplan.value or {}).items()):
+        named = defined_interfaces(file.text or "") if NETWORK_MANAGERS.fullmatch(path) else set()
+        if not named & interfaces:
+            continue
+        whole = file.text is not None and hashlib.sha256(file.text.encode()).hexdigest() == file.sha256
+        if not whole or not named <= interfaces:
+            why = (
+                "it holds secrets" if not whole else f"it defines {', '.join(sorted(named - interfaces))} too"
+            )
+            raise NodeError(
+                f"{path} names {', '.join(sorted(named & interfaces))} and cannot be moved aside: {why}",
+                where=node,
+                hint="take the stanzas away there yourself",
+                id="netplan-conflict",
+            )
+        change = Change(Resource.FILE, path, f"defines {', '.join(sorted(named))}", None, StepKind.NETPLAN)
+        moved[change] = StagedFile(path + MOVED, file.mode or "0600", file.text)
+    return moved

@@ -176,7 +176,10 @@ class FakeFabric:
             raise KilledError
         if kind == "refuse" and verb != "collect":
             return {"ok": False, "error": {"id": "no", "message": f"refused {verb}", "hint": None}}
-        reply = self._collect(node) if verb == "collect" else node.answer(verb, request)
+        if verb == "rdma-use":
+            reply = {"ok": True, "reasons": node.document()["rdma"]["usage"]["reasons"]}
+        else:
+            reply = self._collect(node) if verb == "collect" else node.answer(verb, request)
         if kind == "step":
             node.phase = "failed"
             node.steps[-1] |= {"state": "failed", "message": "the tool said no"}

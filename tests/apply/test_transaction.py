@@ -211,7 +211,7 @@ def calls_of_a_good_run() -> dict[tuple[str, str], int]:
     return dict(fabric.counts)
 
 
-VERBS = ("collect", "rehearse", "begin", "stage", "run", "status", "confirm", "release")
+VERBS = ("collect", "rehearse", "begin", "stage", "run", "rdma-use", "status", "confirm", "release")
 KINDS = ("before", "after", "dead", "refuse", "killed", "killed-after")
 
 

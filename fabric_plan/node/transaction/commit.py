@@ -12,7 +12,7 @@ from .bundle import Entry
 from .faults import point
 from .generations import COMMITTED_WORD, record_path
 from .node import COMMIT_LOCK, CURRENT, GENERATIONS, JOURNAL, STAGE, VAR, Node, failure
-from .places import RECOVER
+from .places import RECOVER, TRIAL_UNITS
 from .refusal import RefusalError
 from .state import State
 from .undo import take_away, undo
@@ -129,7 +129,15 @@ def finish(node: Node, state: State) -> None:
     """
     take_away(node, state)
     point("finish.taken-away")
-    for act in (steps.daemon_reload, steps.nm_conf):
+    entries = _entries(node, state)
+    for folder, act in (
+        ("/etc/systemd/", steps.daemon_reload),
+        ("/etc/NetworkManager/conf.d/", steps.nm_conf),
+    ):
+        # Whoever read nothing of this trial is told nothing.
+        tried = folder == "/etc/systemd/" and any(place.startswith(TRIAL_UNITS) for place in state.places)
+        if entries is not None and not tried and not any(path.startswith(folder) for path in entries):
+            continue
         try:
             act(node, state, {})
         except RefusalError as refusal:
@@ -158,21 +166,25 @@ def _netplan(node: Node, state: State) -> None:
             state.note(f"after the commit: {failure(['netplan'], output)}")
 
 
+def _entries(node: Node, state: State) -> dict[str, Entry] | None:
+    """Return the trial's files by path; None where an earlier run of this has removed them."""
+    try:
+        return {entry.path: entry for entry in bundle.read(node.place(state.trial))}
+    except RefusalError:
+        return None
+
+
 def _note_settings(node: Node, state: State) -> None:
     """Say which kernel settings outlive their file: what they were before it came is known to nobody."""
-    try:
-        entries = bundle.read(node.place(state.trial))
-    except RefusalError:
-        return
-    if any(entry.path.startswith("/etc/sysctl.d/") and entry.absent for entry in entries):
+    entries = _entries(node, state) or {}
+    if any(entry.path.startswith("/etc/sysctl.d/") and entry.absent for entry in entries.values()):
         state.note("kernel settings that no file sets any more keep their values until the next boot")
 
 
 def _remove_recover(node: Node, state: State) -> None:
     """Remove what finishes a cut commit where all of ours goes: last, when nothing is left to finish."""
-    try:
-        entries = {entry.path: entry for entry in bundle.read(node.place(state.trial))}
-    except RefusalError:
+    entries = _entries(node, state)
+    if entries is None:
         return
     gone = [path for path in reversed(RECOVER) if path in entries and entries[path].absent]
     for path in gone:

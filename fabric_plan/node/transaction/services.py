@@ -59,10 +59,8 @@ def unit_known(node: Node, unit: str) -> bool:
     )
 
 
-def refuse_use(node: Node, what: str) -> None:
-    """Raise `RefusalError` "rdma-in-use" where anybody but our markers uses RDMA on this node, or where that
-    cannot be read.
-    """
+def use(node: Node) -> tuple[str, ...]:
+    """Return who but our markers uses RDMA on this node; what cannot be read counts as a use."""
     markers = rdma.markers(node.tree, ())
     usage = rdma_usage(
         rdma.ports(node.tree),
@@ -70,9 +68,17 @@ def refuse_use(node: Node, what: str) -> None:
         rdma.contexts(node.tools),
         {marker.pid for marker in markers.value or ()},
     )
-    if usage.in_use:
+    return usage.reasons if usage.in_use else ()
+
+
+def refuse_use(node: Node, what: str) -> None:
+    """Raise `RefusalError` "rdma-in-use" where anybody but our markers uses RDMA on this node, or where that
+    cannot be read.
+    """
+    reasons = use(node)
+    if reasons:
         raise RefusalError(
             "rdma-in-use",
-            f"{what} refused, RDMA is in use: {'; '.join(usage.reasons)[:400]}",
+            f"{what} refused, RDMA is in use: {'; '.join(reasons)[:400]}",
             "stop the engine on every node, then apply again",
         )

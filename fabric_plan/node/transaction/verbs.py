@@ -14,7 +14,7 @@ from typing import Any
 
 from ..tools import Tools
 from ..tree import Tree
-from . import commit, execute, fields, generations, rehearse, staging, steps, store, undo
+from . import commit, execute, fields, generations, rehearse, services, staging, steps, store, undo
 from . import state as phases
 from .faults import point
 from .node import RUN, STATE, Node, uptime_s
@@ -25,6 +25,9 @@ SCHEMA = "fabric-plan/reply/v1"
 LOCK_WAIT_S = 10.0
 UNDO_WAIT_S = 100.0
 TIMER_WAIT_S = 150.0
+
+MAX_STATUS_WAIT_S = 20
+STATUS_POLL_S = 0.03
 
 # The timer of an undo that could not finish comes again, so often and after so many seconds.
 RETRIES = 5
@@ -175,10 +178,18 @@ def run(node: Node, request: Mapping[str, Any]) -> Reply:
 
 
 def status(node: Node, request: Mapping[str, Any]) -> Reply:
-    """Tell how far the trial is; without a lock, so that it answers while everything else waits."""
+    """Tell how far the trial is; without a lock, so that it answers while everything else waits.
+
+    With `wait_s` the answer may come so many seconds later: as soon as no step runs any more.
+    """
     token = fields.token(request)
+    wait_s = fields.number(request, "wait_s", 0, MAX_STATUS_WAIT_S) if "wait_s" in request else 0
+    deadline = time.monotonic() + wait_s
     try:
         state = phases.owned(node, token)
+        while state.phase == phases.RUNNING and time.monotonic() < deadline:
+            time.sleep(STATUS_POLL_S)
+            state = phases.owned(node, token)
     except RefusalError:
         number = generations.of_token(node, token)
         if number is None:
@@ -195,6 +206,11 @@ def status(node: Node, request: Mapping[str, Any]) -> Reply:
             "notes": [],
         }
     return execute.report(node, state)
+
+
+def rdma_use(node: Node, request: Mapping[str, Any]) -> Reply:
+    """Tell who but our markers uses RDMA on this node; what cannot be read counts."""
+    return {"reasons": list(services.use(node))}
 
 
 def confirm(node: Node, request: Mapping[str, Any]) -> Reply:
@@ -337,7 +353,8 @@ KEYS: Mapping[str, tuple[Act, tuple[str, ...]]] = {
     "renew": (renew, ("token", "lease_s")),
     "stage": (stage, ("token", "files", "sysctls", "interfaces")),
     "run": (run, ("token", "id", "steps", "arm_s")),
-    "status": (status, ("token",)),
+    "status": (status, ("token", "wait_s")),
+    "rdma-use": (rdma_use, ()),
     "confirm": (confirm, ("token",)),
     "undo": (take_back, ("token",)),
     "undo-timer": (undo_timer, ()),

@@ -353,3 +353,32 @@ def test_a_lease_without_a_trial_leaves_nothing(world: World, driver: Driver) ->
     driver.ask("release")
     assert driver.call("generations")["generations"] == []
     assert left_of_a_trial(world) == []
+
+
+def test_the_status_may_be_held_back_until_the_steps_have_ended(world: World, driver: Driver) -> None:
+    driver.begin()
+    driver.stage(changes(world, tree("v1")))
+    driver.start(STEPS)
+    status = driver.call("status", {"token": driver.token, "wait_s": 20})
+    assert status["phase"] == "trial", status
+    with pytest.raises(RefusedError, match="wait_s"):
+        driver.call("status", {"token": driver.token, "wait_s": 3600})
+
+
+def test_who_uses_rdma_is_told_without_a_lease(world: World, driver: Driver) -> None:
+    assert driver.call("rdma-use")["reasons"] == []
+    world.contexts.append({"ifindex": 0, "ifname": "rocep1s0f0", "ctxn": 9, "pid": 77, "comm": "engine"})
+    assert driver.call("rdma-use")["reasons"] == ["rocep1s0f0: open in engine (process 77)"]
+    assert world.log == []
+
+
+def test_who_read_nothing_of_a_trial_is_told_nothing_at_its_commit(world: World, driver: Driver) -> None:
+    driver.apply("v1")
+    world.log.clear()
+    driver.begin()
+    driver.stage([])
+    assert driver.run(({"kind": "place"},))["phase"] == "trial"
+    driver.ask("confirm")
+    driver.ask("release")
+    assert {argv[0] for argv in world.log} == {"systemd-run", "systemctl"}
+    assert all(argv[0] != "systemctl" or argv[1] == "stop" for argv in world.log), world.log
