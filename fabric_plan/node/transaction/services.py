@@ -43,6 +43,12 @@ def is_active(node: Node, unit: str) -> bool:
     return node.run(["systemctl", "is-active", "--quiet", unit], TOOL_LIMIT_S).status == 0
 
 
+def is_up(node: Node, unit: str) -> bool:
+    """Tell whether a unit is up, or on its way there or back: whether there is something to stop."""
+    word = node.run(["systemctl", "is-active", unit], TOOL_LIMIT_S).stdout.strip()
+    return word in ("active", "activating", "reloading", "deactivating")
+
+
 def script_path(node: Node, state: State, name: str) -> str | None:
     """Return the script `name` as the trial has it, else as it is installed, else None."""
     for path in (state.trial + SCRIPTS + name, SCRIPTS + name):

@@ -204,7 +204,7 @@ def forward_stop(node: Node, state: State, parameters: Parameters) -> None:
 
 def _stop(node: Node, *units: str) -> None:
     for unit in units:
-        if services.is_active(node, unit):
+        if services.is_up(node, unit):
             node.must(["systemctl", "stop", unit], 130, "systemctl")
 
 
@@ -225,7 +225,7 @@ def mesh_down(node: Node, state: State, parameters: Parameters) -> None:
 def markers(node: Node, state: State, parameters: Parameters) -> None:
     """Start the markers of devices anew, with the arguments that they have now."""
     units = [f"fabric-plan-marker@{device}.service" for device in parameters["devices"]]
-    if any(services.is_active(node, unit) for unit in units):
+    if any(services.is_up(node, unit) for unit in units):
         services.refuse_use(node, "restarting a marker")
     for unit in units:
         node.must(["systemctl", "restart", unit], 60, "systemctl")

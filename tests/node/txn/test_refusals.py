@@ -359,3 +359,13 @@ def test_a_management_address_that_does_not_come_back(world: World, driver: Driv
     status = driver.run(STEPS)
     (failed,) = [step for step in status["steps"] if step["state"] == "failed"]
     assert failed["message"] == f"gone for 5 s: {MANAGEMENT} 192.168.1.11/24"
+
+
+def test_a_unit_that_is_still_starting_is_stopped_too(world: World, driver: Driver) -> None:
+    driver.apply("v1")
+    world.kernel.units["fabric-plan-mesh.service"] = "activating"
+    driver.begin("remove")
+    driver.stage([])
+    assert driver.run(({"kind": "mesh-down"},))["phase"] == "trial"
+    assert ["systemctl", "stop", "fabric-plan-mesh.service"] in world.log
+    driver.ask("undo")
