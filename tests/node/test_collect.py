@@ -214,7 +214,10 @@ def test_files_of_ours_and_netplan(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     node = spark(tmp_path)
     node.write("/etc/fabric-plan/node.json", '{"digest": "d"}', 0o640)
     node.write("/usr/local/lib/fabric-plan/mesh-up.sh", "#!/bin/bash\n", 0o755)
-    node.write("/run/fabric-plan/state/ifindex", b"\xff\xfe")
+    node.write("/run/fabric-plan/hairpin/0000:01:00.0", b"\xff\xfe")
+    node.write("/run/fabric-plan/apply.json", '{"token": "secret"}', 0o600)
+    node.write("/run/fabric-plan/trial/3/list", "-")
+    node.write("/etc/fabric-plan/env/nccl.env", "X=1\n")
     node.write("/etc/netplan/40-sparkring-plane1.yaml", "network: {}\n", 0o600)
     node.write("/run/netplan/40-sparkring-plane1.yaml", "network: {version: 2}\n", 0o600)
     node.write("/etc/netplan/90-NM-5b0c9d1e.yaml", b"\0" * 541)
@@ -229,11 +232,11 @@ def test_files_of_ours_and_netplan(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert files["/etc/fabric-plan/node.json"].mode == "0640"
     assert files["/etc/fabric-plan/node.json"].text == '{"digest": "d"}'
     assert files["/usr/local/lib/fabric-plan/mesh-up.sh"].mode == "0755"
-    assert files["/run/fabric-plan/state"].kind == "directory"
-    assert (
-        files["/run/fabric-plan/state/ifindex"].text is None
-        and files["/run/fabric-plan/state/ifindex"].size == 2
-    )
+    assert files["/etc/fabric-plan/env"].kind == "directory"
+    note = files["/run/fabric-plan/hairpin/0000:01:00.0"]
+    assert (note.text, note.size) == (None, 2)
+    # The token of a lease is nobody else's business.
+    assert not any(path.startswith(("/run/fabric-plan/apply", "/run/fabric-plan/trial")) for path in files)
     assert files["/etc/systemd/system/fabric-plan-mesh.service"].target == "/dev/null"
     assert files["/etc/fabric-plan/pipe"].kind == "other"
     assert files["/etc/other"].sha256 is not None

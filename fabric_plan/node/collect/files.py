@@ -14,7 +14,7 @@ from ..redact import redact
 from ..tree import Tree
 
 # What a plan renders, where it is tried (/run) and where it stays (/etc), as patterns: a file of ours that is
-# no longer planned has to be seen too.
+# no longer planned has to be seen too. The lease and what else a trial keeps is not for a bug report.
 OURS = (
     "/etc/NetworkManager/conf.d/90-fabric-plan*",
     "/etc/NetworkManager/dispatcher.d/90-fabric-plan*",
@@ -24,11 +24,14 @@ OURS = (
     "/etc/systemd/system/fabric-plan-*",
     "/etc/systemd/system/*.wants/fabric-plan-*",
     "/run/NetworkManager/conf.d/90-fabric-plan*",
-    "/run/fabric-plan/**",
+    "/run/fabric-plan/hairpin/*",
+    "/run/fabric-plan/markers/*",
+    "/run/fabric-plan/qdiscs",
+    "/run/fabric-plan/rocenante.env",
+    "/run/fabric-plan/rules",
     "/run/netplan/4*-sparkring-plane*",
     "/run/sysctl.d/90-fabric-plan*",
-    "/run/systemd/system/fabric-plan-*",
-    "/run/systemd/system/*.wants/fabric-plan-*",
+    "/run/systemd/system.control/fabric-plan-*",
     "/usr/local/lib/fabric-plan/**",
 )
 NETPLAN = ("/lib/netplan/*.yaml", "/etc/netplan/*.yaml", "/run/netplan/*.yaml")
