@@ -16,6 +16,7 @@ from fabric_plan.apply.session import Session, staged_document
 from fabric_plan.apply.transaction import Identity, Transaction, Work
 from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.diff import diff, live_changes
+from fabric_plan.compare.files import interfaces_of_ours
 from fabric_plan.compare.model import Change, Diff
 from fabric_plan.compare.preflight import Finding, Severity, preflight
 from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
@@ -164,7 +165,9 @@ class Deployment:
         if want is None or name not in diffs:
             return Work((), (), ())
         sysctls = tuple(f"net/ipv4/conf/{setting.scope}/{setting.name}" for setting in want.sysctls)
-        interfaces = self._interfaces(name)
+        ours = self._interfaces(name)
+        # What was ours up to now changes too when it goes, and an undo has to know how it was.
+        interfaces = (*ours, *sorted(interfaces_of_ours(facts[name]) - set(ours)))
         files = (*files_to_stage(want, diffs[name]), *more)
         if self.options.take_over:
             files = (*files, *take_over(want, diffs[name], facts[name]))

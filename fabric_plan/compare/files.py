@@ -40,6 +40,17 @@ def is_ours(path: str) -> bool:
     return _OURS.fullmatch(path) is not None and path not in _PROGRAMS
 
 
+def interfaces_of_ours(facts: Facts) -> frozenset[str]:
+    """Return the interfaces that the netplan files of ours on the node define now."""
+    files = facts.netplan.value or {}
+    return frozenset(
+        netdev
+        for path, file in files.items()
+        if is_ours(path)
+        for netdev in defined_interfaces(file.text or "")
+    )
+
+
 def file_changes(desired: Desired, facts: Facts) -> Iterator[Change]:
     """Yield what differs in files and links, and what stands in their way."""
     live = {**(facts.files.value or {}), **(facts.netplan.value or {})}
