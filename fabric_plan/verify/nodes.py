@@ -111,7 +111,7 @@ class Nodes:
         failed: dict[str, str] = {}
         for name, result in self.every(one).items():
             if isinstance(result, FabricPlanError):
-                failed[name] = " ".join(line.strip() for line in result.lines())
+                failed[name] = f"{result.message} ({result.hint})" if result.hint else result.message
             else:
                 facts[name] = result
         return facts, failed
