@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import fabric_plan.cli.verify as command
@@ -153,3 +154,8 @@ def test_json_lines_from_the_command(
     assert [row["event"] for row in lines] == ["look", "look", "finding"]
     assert (lines[2]["node"], lines[2]["interface"], lines[2]["id"]) == ("spark1", G0, "rule")
     assert {row["schema"] for row in lines} == {watching.SCHEMA}
+    schema = json.loads((ROOT / "docs" / "schema" / "watch.json").read_text())
+    for row in lines:
+        jsonschema.Draft202012Validator(schema).validate(row)
+    named = set(schema["properties"]["event"]["enum"])
+    assert named == {"look", *What} and all(row.keys() <= schema["properties"].keys() for row in lines)
