@@ -95,7 +95,7 @@ def cabling(seats: Seats, order: Sequence[str]) -> Cabling:
         if len(nodes) == 1:
             alone.append((subnet, held))
             continue
-        if len(ends) > len(nodes) or 2 < len(nodes) < len(order) or subnet.overlaps(LINK_LOCAL):
+        if len(ends) > len(nodes) or 2 < len(nodes) < len(order):
             refusals.append(_one_subnet_for_all(subnet, held))
             continue
         by_plane: dict[int, list[_Held]] = defaultdict(list)
@@ -123,7 +123,8 @@ def _groups(seats: Seats) -> dict[IPv4Network, list[_Held]]:
     groups: dict[IPv4Network, list[_Held]] = defaultdict(list)
     for seat, interface in sorted(seats.items(), key=lambda item: item[0]):
         for claim in interface.claims:
-            if claim.address.network.prefixlen < 32:
+            # Link-local addresses are one subnet on every port and tell no cable.
+            if claim.address.network.prefixlen < 32 and not claim.address.network.overlaps(LINK_LOCAL):
                 groups[claim.address.network].append(_Held(seat, interface, claim))
     return groups
 
@@ -198,11 +199,9 @@ def _same_address(groups: Mapping[IPv4Network, list[_Held]]) -> Iterator[FabricP
 
 def _one_subnet_for_all(subnet: IPv4Network, held: Sequence[_Held]) -> FabricPlanError:
     who = ", ".join(dict.fromkeys(f"{h.seat.end} ({h.interface.netdev} {h.claim.address.ip})" for h in held))
-    why = "a cable has two ends, and a rail of a switch one of every node"
-    if subnet.overlaps(LINK_LOCAL):
-        why = "link-local addresses are one subnet on every port"
     return FabricPlanError(
-        f"one subnet {subnet} stands on {who}: {why}",
+        f"one subnet {subnet} stands on {who}: "
+        "a cable has two ends, and a rail of a switch one of every node",
         hint="give every cable and plane a subnet of its own",
         id="one-subnet-for-all",
     )

@@ -54,6 +54,7 @@ class Interface:
     master: str | None = None
     slot: tuple[str, int] | None = None
     claims: tuple[Claim, ...] = ()
+    link_local: bool = False
     neighbours: tuple[Neighbour, ...] = ()
 
 

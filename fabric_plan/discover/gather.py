@@ -201,7 +201,7 @@ def _completed(
         return interface
     claims = tuple(Claim(said.value, said.where) for said in followed.addresses) or interface.claims
     mtu = followed.mtu.value if followed.mtu else interface.mtu
-    return replace(interface, mtu=mtu, claims=claims, master=master)
+    return replace(interface, mtu=mtu, claims=claims, master=master, link_local=followed.link_local4)
 
 
 def broken_dump(node: str, name: str, reasons: Iterable[str]) -> FabricPlanError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fabric_plan.discover.cabling import Cabling, Seat, Seats, Segment, cabling
+from fabric_plan.discover.cabling import LINK_LOCAL, Cabling, Seat, Seats, Segment, cabling
 from fabric_plan.discover.compose import compose
 from fabric_plan.discover.evidence import Doubt, Evidence, FoundNode, Interface, Listed, Settings
 from fabric_plan.discover.heard import heard, joined
@@ -32,6 +32,7 @@ COMMENTS = (
     "Written from what is on the nodes: subnets and addresses are pinned as they were found there.",
     "What the hardware's role or a default already says is left out.",
 )
+_TELL_CABLES = "state the cabling in cables.yaml, run lldpd on the nodes, or use discover --probe-cables"
 
 
 class Scope(StrEnum):
@@ -95,7 +96,10 @@ def infer(evidence: Evidence, roles: Hardwares) -> Outcome:
     segments, compared = _with_table(evidence, seats, found, said)
     if not segments:
         said.refusals.append(_nothing(evidence, seats))
-        return Outcome((), None, (), None, None, tuple(said.refusals), (), compared, Scope.FABRIC)
+        notices = tuple(said.notices)
+        return Outcome((), None, (), None, None, tuple(said.refusals), notices, compared, Scope.FABRIC)
+    if chosen := _link_local(seats, segments):
+        said.refusals.append(FabricPlanError(chosen, hint=_TELL_CABLES, id="link-local-only"))
     seats, segments = _plane_2_alone(evidence, seats, segments)
     planes = tuple(sorted({plane for segment in segments for plane in segment.lanes})) or (1, 2)
     said.notices += remarks(evidence.nodes, seats, segments, planes)
@@ -221,10 +225,27 @@ def _nothing(evidence: Evidence, seats: Seats) -> FabricPlanError:
             hint="nodes/<name>/ needs etc/netplan/*.yaml or ip-addr.json (`ip -j -d addr show`)",
             id="no-functions",
         )
+    chosen = _link_local(seats, ())
+    why = f" ({chosen})" if chosen else ""
     return FabricPlanError(
-        "no two nodes share a subnet on their fabric ports, so no cable can be told",
-        hint="state the cabling in cables.yaml, or run lldpd on the nodes, or use discover --probe-cables",
+        f"no two nodes share a subnet on their fabric ports, so no cable can be told{why}",
+        hint=_TELL_CABLES,
         id="no-cables",
+    )
+
+
+def _link_local(seats: Seats, segments: Sequence[Segment]) -> str:
+    """Name the ports that have a link-local address and are in no segment; empty where there is none."""
+    known = {end for segment in segments for end in segment.ends}
+    words = []
+    for seat, interface in sorted(seats.items(), key=lambda item: item[0]):
+        found = [str(c.address) for c in interface.claims if c.address.network.overlaps(LINK_LOCAL)]
+        if (found or interface.link_local) and interface.carrier is not False and seat.end not in known:
+            words.append(" ".join([seat.node, interface.netdev, *found]))
+    return (
+        f"{', '.join(words)}: link-local addresses, {LINK_LOCAL}, are one subnet on every port"
+        if words
+        else ""
     )
 
 

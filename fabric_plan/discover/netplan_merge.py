@@ -88,6 +88,7 @@ class Definition:
     set_name: Said[str] | None = None
     mtu: Said[int] | None = None
     dhcp4: Said[bool] | None = None
+    link_local4: bool = False
     addresses: tuple[Said[IPv4Interface], ...] = ()
     routes: tuple[Said[Route], ...] = ()
     members: tuple[str, ...] = ()
@@ -300,6 +301,11 @@ def _dhcp4(definition: Definition, node: yaml.Node, file: NetplanFile) -> Defini
     return replace(definition, dhcp4=Said(word in _TRUE, file.path, _line(node)))
 
 
+def _link_local(definition: Definition, node: yaml.Node, file: NetplanFile) -> Definition:
+    words = [_text(item, "link-local") for item in _list(node, "link-local")]
+    return replace(definition, link_local4="ipv4" in words)
+
+
 def _addresses(definition: Definition, node: yaml.Node, file: NetplanFile) -> Definition:
     known = {said.value for said in definition.addresses}
     added: list[Said[IPv4Interface]] = []
@@ -340,6 +346,7 @@ _READERS: dict[str, Callable[[Definition, yaml.Node, NetplanFile], Definition]] 
     "set-name": _set_name,
     "mtu": _mtu,
     "dhcp4": _dhcp4,
+    "link-local": _link_local,
     "addresses": _addresses,
     "routes": _routes,
 }

@@ -109,6 +109,20 @@ def test_nodes_that_only_hear_each_other_become_a_ring(blank: Facts) -> None:
     assert "subnet:" not in got.text, "no address was there, so none is pinned"
 
 
+def test_factory_addresses_do_not_stand_in_the_way_of_what_was_heard(blank: Facts) -> None:
+    """Out of the box every port chooses a link-local address: no cabling, and no contradiction either."""
+    from dataclasses import replace
+
+    facts = ring(blank, RING)
+    for i, name in enumerate(facts):
+        chosen = {dev: f"169.254.{i}.{j}/16" for j, dev in enumerate([*P1.values(), *P2.values()])}
+        facts[name] = replace(spark(name, i + 1, blank, chosen), lldp=facts[name].lldp)
+    got = discovered(facts)
+    assert not got.refusals, messages(got)
+    assert got.text is not None and "169.254" not in got.text
+    assert list(got.order) == ["s1", "s2", "s3", "s4"]
+
+
 def test_two_loops_are_refused_with_the_fewest_swaps(blank: Facts) -> None:
     cables = [
         ("s1", "f0", "s2", "f1"),

@@ -104,7 +104,7 @@ def test_the_ring_itself_is_sound() -> None:
         ),
         ("n0", F0, "10.10.0.11/24", "duplicate-address", ("n0 enp1s0f0np0 and n1 enp1s0f1np1", "10.10.0.11")),
         ("n0", F0, "10.10.2.12/24", "one-subnet-for-all", ("n0 f0", "n1 f0", "n2 f1")),
-        ("n0", F0, "169.254.7.7/16", "address-without-partner", ("169.254.0.0/16",)),
+        ("n0", F0, "169.254.7.7/16", "address-without-partner", ("n1 enp1s0f1np1 10.10.0.11/24", "n0 f0")),
     ],
 )
 def test_a_wrong_address_is_refused_with_both_ends(
@@ -143,7 +143,24 @@ def test_one_subnet_on_every_port_is_refused() -> None:
 
 def test_link_local_addresses_are_no_cabling() -> None:
     table = {f"n{i}": {F0: [f"169.254.1.{i}/16"], F1: [f"169.254.2.{i}/16"]} for i in range(3)}
-    assert "link-local addresses are one subnet on every port" in messages(outcome(table))
+    assert "link-local addresses, 169.254.0.0/16, are one subnet on every port" in messages(outcome(table))
+
+
+def test_a_link_local_cable_in_an_addressed_fabric_is_refused_and_not_left_out() -> None:
+    table = addresses(RING)
+    for node, dev, host in (("n0", F0, 1), ("n0", G0, 2), ("n1", F1, 3), ("n1", G1, 4)):
+        table[node][dev] = [f"169.254.7.{host}/16"]
+    got = outcome(table)
+    assert [error.id for error in got.refusals] == ["link-local-only"]
+    assert "n0 enp1s0f0np0 169.254.7.1/16" in messages(got)
+    assert "n1 enP2p1s0f1np1 169.254.7.4/16" in messages(got)
+
+
+def test_netplan_that_asks_for_link_local_addresses_is_named() -> None:
+    body = {"link-local": ["ipv4"], "mtu": 9000}
+    nodes = tuple(netplan_node(name, ("40-cx7.yaml", {F1: body})) for name in "ab")
+    said = messages(infer(Evidence(nodes, ranked=True), hardware_roles()))
+    assert "a enp1s0f1np1, b enp1s0f1np1: link-local addresses, 169.254.0.0/16" in said
 
 
 def test_both_ports_of_a_node_in_one_subnet_are_refused() -> None:
