@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import generations, steps
+from . import generations, network, steps
 from . import state as phases
 from .faults import point
 from .node import STATE, Node, uptime_s
@@ -127,7 +127,7 @@ def execute(node: Node) -> None:
         step = record["do"]
         with node.locked(LOCK_WAIT_S):
             state = _running(node, run_id)
-            _note(state, index, step)
+            _note(node, state, index, step)
             phases.save(node, state)
         point("execute.step-noted")
         began = time.monotonic()
@@ -159,8 +159,15 @@ def _running(node: Node, run_id: str) -> State:
     return state
 
 
-def _note(state: State, index: int, step: Mapping[str, Any]) -> None:
-    """Note a step before it begins: what an undo has to look after must be known if it is cut."""
+def _note(node: Node, state: State, index: int, step: Mapping[str, Any]) -> None:
+    """Note a step before it begins: what an undo has to look after must be known if it is cut, the profile
+    of an interface that nobody named before among it.
+    """
+    profiles = state.before.setdefault("profiles", {})
+    unnoted = [interface for interface in steps.interfaces(step) if interface not in profiles]
+    if unnoted:
+        active = network.active(node)
+        profiles.update({name: network.UNKNOWN if active is None else active.get(name) for name in unnoted})
     state.steps[index]["state"] = "running"
     if step["kind"] not in state.touched:
         state.touched.append(step["kind"])

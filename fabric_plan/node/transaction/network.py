@@ -174,21 +174,24 @@ def unload_vanished(node: Node, interface: str) -> None:
 
 def restore(node: Node, interface: str, before: object) -> None:
     """Bring an interface back to the profile that was active before: a mapping of name and uuid, None where
-    there was none, `UNKNOWN` where that could not be read. Raises `RefusalError`.
+    there was none. Where that is `UNKNOWN` the profile that netplan writes is the best guess, and without one
+    the interface is left alone. Raises `RefusalError`.
     """
-    if node.tree.read_bytes(profile_path(interface), 1) is None:
-        unload_vanished(node, interface)
+    written = node.tree.read_bytes(profile_path(interface), 1) is not None
+    if written:
+        path = node.place(profile_path(interface))
+        node.must(["nmcli", "connection", "load", path], TOOL_LIMIT_S, "nm-load")
     else:
-        node.must(
-            ["nmcli", "connection", "load", node.place(profile_path(interface))], TOOL_LIMIT_S, "nm-load"
-        )
+        unload_vanished(node, interface)
+    up = ["nmcli", "--wait", "30", "connection", "up"]
     if isinstance(before, dict):
-        words = ["nmcli", "--wait", "30", "connection", "up"]
-        by_uuid = node.run([*words, "uuid", before.get("uuid", ""), "ifname", interface], ACTIVATE_LIMIT_S)
+        by_uuid = node.run([*up, "uuid", before.get("uuid", ""), "ifname", interface], ACTIVATE_LIMIT_S)
         if by_uuid.status != 0:
-            node.must([*words, "id", before["name"], "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
-        return
-    now = active(node)
-    if now is not None and interface not in now:
-        return
-    node.must(["nmcli", "device", "disconnect", interface], ACTIVATE_LIMIT_S, "nm-disconnect")
+            node.must([*up, "id", before["name"], "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
+    elif before == UNKNOWN:
+        if written:
+            node.must([*up, "id", f"netplan-{interface}", "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
+    else:
+        now = active(node)
+        if now is None or interface in now:
+            node.must(["nmcli", "device", "disconnect", interface], ACTIVATE_LIMIT_S, "nm-disconnect")

@@ -66,10 +66,10 @@ def undo(node: Node, state: State) -> None:
         problems.attempt("netplan", lambda: network.must_generate(node))
     profiles = state.before.get("profiles", {})
     for interface in state.interfaces_touched:
-        if interface in profiles:
-            problems.attempt(interface, lambda i=interface: network.restore(node, i, profiles[i]))  # type: ignore[misc]
-        else:
-            state.note(f"{interface}: its profile before was not noted, look at it: nmcli device")
+        before_it = profiles.get(interface, network.UNKNOWN)
+        problems.attempt(interface, lambda i=interface, b=before_it: network.restore(node, i, b))  # type: ignore[misc]
+        if before_it == network.UNKNOWN:
+            state.note(f"{interface}: its profile before could not be read, look at it: nmcli device")
     point("undo.interfaces")
     if forward and services.FORWARD in before:
         problems.attempt("forwarding", lambda: _again(node, services.FORWARD, "forward.sh", "start"))

@@ -218,6 +218,19 @@ def test_the_profile_that_was_active_comes_back(world: World, driver: Driver) ->
     assert F1 not in world.live().active
 
 
+def test_an_interface_that_only_a_step_names_comes_back_too(world: World, driver: Driver) -> None:
+    driver.apply("v1")
+    before = Whole.of(world)
+    driver.begin("remove")
+    driver.call(
+        "stage", {"token": driver.token, "files": changes(world, {}), "sysctls": [], "interfaces": []}
+    )
+    assert driver.run((*PLACE, {"kind": "flush", "interfaces": [F0, F1]}))["phase"] == "trial"
+    assert world.live().addresses[F0] == []
+    driver.ask("undo")
+    assert Whole.of(world) == before
+
+
 def test_an_undo_before_the_first_step_touches_no_interface(world: World, driver: Driver) -> None:
     driver.apply("v1")
     driver.begin()
