@@ -11,7 +11,7 @@ from fabric_plan import resources
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, print_notices, read_plan
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.prove import print_proof, refuse_unproven
-from fabric_plan.cli.write_tree import PLAN_FILE, write_tree
+from fabric_plan.cli.write_tree import PLAN_FILE, REVIEW_FILE, contents_before, write_tree
 from fabric_plan.errors import ExitCode
 from fabric_plan.findings import Notice
 from fabric_plan.planner.model import Plan
@@ -21,6 +21,7 @@ from fabric_plan.render.tree import Rendered, render
 from fabric_plan.report.drawing import draw
 from fabric_plan.report.renumbered import renumbered, subnets_before
 from fabric_plan.report.summary import cable_table, node_table, set_table
+from fabric_plan.simulate.proof import Proof
 from fabric_plan.simulate.prove import prove
 
 EXAMPLE = "fabric-plan render -i inventories/ring4.yaml -o build/"
@@ -57,17 +58,28 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
             for name in nodes
             for file in rendered.files[name]
         }
-        write_tree(Path(options.output), {**files, PLAN_FILE: (dump(document), 0o644)})
+        page = _page(plan, rendered, proof, Path(options.output))
+        beside = {REVIEW_FILE: (page, 0o644), PLAN_FILE: (dump(document), 0o644)}
+        write_tree(Path(options.output), {**files, **beside})
     _report(plan, rendered, console)
     print_proof(plan, proof, console)
     if options.output:
         console.say(
             f"written to {options.output}: {sum(len(rendered.files[name]) for name in nodes)} files "
-            f"for {len(nodes)} nodes"
+            f"for {len(nodes)} nodes; open {REVIEW_FILE} there to review"
         )
     if console.json:
         console.document(document)
     return ExitCode.OK
+
+
+def _page(plan: Plan, rendered: Rendered, proof: Proof, out: Path) -> str:
+    """Return the review page, compared with the render that stands in `out`, if there is one."""
+    from fabric_plan.report.review import Against, review
+
+    before = contents_before(out)
+    against = Against("the render before", before) if before else None
+    return review(plan, rendered, proof, resources.layers(), resources.template, against=against)
 
 
 def _moved(plan: Plan, output: str | None) -> tuple[Notice, ...]:

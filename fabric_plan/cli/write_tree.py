@@ -13,6 +13,7 @@ from fabric_plan.errors import FabricPlanError
 from fabric_plan.render.document import SCHEMA
 
 PLAN_FILE = "plan.json"
+REVIEW_FILE = "review.html"
 
 
 def write_tree(out: Path, files: Mapping[str, tuple[str, int]]) -> None:
@@ -36,6 +37,21 @@ def write_tree(out: Path, files: Mapping[str, tuple[str, int]]) -> None:
             where=str(error.filename or out),
             hint="nothing on any node was touched; render again into a directory that can be written",
         ) from None
+
+
+def contents_before(out: Path) -> dict[str, dict[str, str]]:
+    """Return the contents of an earlier render in `out` by node and path; nothing where there was none.
+
+    A file that somebody took away or made unreadable is left out.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for relative in sorted(_rendered_before(out)):
+        node, _, path = relative.partition("/")
+        try:
+            found.setdefault(node, {})[f"/{path}"] = (out / relative).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+    return found
 
 
 def _rendered_before(out: Path) -> set[str]:

@@ -61,7 +61,9 @@ class Rendered:
     files: Mapping[str, tuple[RenderedFile, ...]]
 
 
-class _Templates(BaseLoader):
+class Templates(BaseLoader):
+    """Templates by name, from whatever reads them."""
+
     def __init__(self, read: Callable[[str], str]) -> None:
         self._read = read
 
@@ -82,7 +84,7 @@ def environment(read: Callable[[str], str]) -> Environment:
     lines.
     """
     env = Environment(
-        loader=_Templates(read),
+        loader=Templates(read),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
