@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format golden bench clean venv debian-packages test-faults test-wheel
+.PHONY: help demo test lint format golden screenshots bench clean venv debian-packages test-faults test-wheel
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -20,7 +20,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## render the four-Spark example with its proof
 	$(BIN)/fabric-plan render -i inventories/ring4.yaml -o build/ring4
 	@echo
-	@echo "Look at build/ring4: one tree a node, plan.json beside them."
+	@echo "Open build/ring4/review.html; beside it one tree a node, and plan.json."
 
 lint: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -48,6 +48,9 @@ test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, re
 
 golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
 	$(BIN)/python -m tests.golden_trees
+
+screenshots: $(STAMP)  ## take the pictures of docs/ anew (needs chromium)
+	$(BIN)/python -m tests.review.screenshots
 
 bench: $(STAMP)  ## print the benchmark table
 	$(BIN)/python -m bench

@@ -188,7 +188,7 @@ class _Socket:
             if self.slant:
                 y = self.box.y + LABEL // 2 + LABEL * (1 + place)
             else:
-                y += LABEL if place else -4
+                y += LABEL if place else -7
             return Text(x + 5 * self._out_of, y, "start" if self._out_of > 0 else "end", text)
         away = LABEL + 3 + self.out if self._out_of > 0 else -LABEL + 4 - self.out
         if self.slant:

@@ -111,7 +111,7 @@ def test_rendering_again_takes_old_files_away_and_keeps_yours(tmp_path: Path) ->
 
 def test_one_node(tmp_path: Path) -> None:
     assert main(["render", "-i", RING4, "-o", str(tmp_path / "b"), "--node", "spark2"]) == 0
-    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["plan.json", "spark2"]
+    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["plan.json", "review.html", "spark2"]
 
 
 def test_a_strange_node_is_refused(tmp_path: Path, capsys: Captured) -> None:

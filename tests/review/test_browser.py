@@ -9,6 +9,7 @@ import pytest
 
 from tests.review.browser import Seen, chromium, why_not
 from tests.review.pages import HOSTILE, hostile, page, page_of, ring
+from tests.review.screenshots import FOLDER, PICTURES
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "")
 
@@ -124,3 +125,10 @@ def test_no_text_of_the_drawing_lies_on_another(see: Seen, name: str) -> None:
         }"""
     )
     assert over == []
+
+
+def test_the_pictures_of_docs_show_what_there_is() -> None:
+    for name, (example, scheme, path) in PICTURES.items():
+        assert (FOLDER / f"{name}.png").exists(), "make screenshots"
+        assert f"<summary>{path}</summary>" in page_of(example)
+        assert scheme in ("light", "dark")
