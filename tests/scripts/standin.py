@@ -355,6 +355,8 @@ def devlink(state: State, argv: list[str]) -> str:
     netdev = next((name for name, link in state["links"].items() if link["pci"] == pci), "")
     if device is None or netdev in state["faults"].get("late_function", {}):
         refuse("devlink answers: No such device", status=1)
+    if fault(state, "devlink_hangs", pci):
+        raise HangError
     if words[:3] == ["dev", "param", "show"]:
         name = words[words.index("name") + 1]
         if name not in device["params"]:
@@ -420,6 +422,8 @@ def devlink_reload(state: State, pci: str, device: dict[str, Any]) -> str:
 
 def rdma(state: State, argv: list[str]) -> str:
     assert argv[:2] == ["resource", "show"], argv
+    if fault(state, "rdma_hangs", argv[2]):
+        raise HangError
     if fault(state, "rdma_unreadable", argv[2]):
         refuse("Failed to open NETLINK_RDMA socket", status=1)
     return "".join(line + "\n" for line in state["rdma"][argv[2]])
@@ -575,6 +579,6 @@ class Standin:
                 answer = (99, "", f"{error!r}\n")
             if self.state["die_after"] is not None and len(self.state["log"]) > self.state["die_after"]:
                 # The script dies with its tool, after the change and before it hears of it.
-                os.killpg(os.getpgid(int(pid)), signal.SIGKILL)
+                os.killpg(os.getsid(int(pid)), signal.SIGKILL)
                 return
             channel.sendall("".join(f"{part}\0" for part in answer).encode())

@@ -168,6 +168,24 @@ def test_a_call_that_cannot_even_be_killed_is_left_behind(host: Host) -> None:
     assert all(effective(host, pci) == (8192, 4) for pci in all_functions(host)[1:])
 
 
+def test_a_question_that_is_never_answered_does_not_hold_up_the_others(host: Host) -> None:
+    host.fault("devlink_hangs", FIRST)
+    result = host.run("hairpin.sh", FABRIC_PLAN_CALL_LIMIT="1")
+    assert result.returncode == 1
+    assert f"error: {FIRST_DEV} ({FIRST}): not there after 0 s" in result.stdout
+    assert reloads(host) == all_functions(host)[1:]
+
+
+def test_an_answer_about_rdma_that_never_comes_counts_as_in_use(host: Host) -> None:
+    host.fault("rdma_hangs", "qp", 1)
+    result = host.run("hairpin.sh", FABRIC_PLAN_CALL_LIMIT="1")
+    assert result.returncode == 1
+    assert (
+        f"{FIRST_DEV}: not reloaded, RDMA is in use (queue pairs cannot be read: no answer" in result.stdout
+    )
+    assert reloads(host) == all_functions(host)[1:]
+
+
 def test_a_reload_that_fails_is_named(host: Host) -> None:
     host.fault("reload_fails", FIRST)
     result = host.run("hairpin.sh")

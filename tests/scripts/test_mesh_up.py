@@ -479,6 +479,13 @@ def test_one_small_queue_is_enough_for_the_small_cap(host: Host) -> None:
     assert host.environment()["SGLANG_ROCE_MAX_SIZE"] == "81920"
 
 
+def test_a_driver_that_does_not_answer_gets_the_small_cap(host: Host) -> None:
+    in_effect(host)
+    host.fault("devlink_hangs", "0000:01:00.0")
+    assert host.up(FABRIC_PLAN_CALL_LIMIT="1").returncode == 0
+    assert host.environment()["SGLANG_ROCE_MAX_SIZE"] == "81920"
+
+
 def test_what_the_driver_holds_counts_before_any_note(host: Host) -> None:
     in_effect(host)
     dump = "Hairpin peer_vhca_id 3 prio 0 refcnt 1 num_channels 4 num_packets {}\n"
