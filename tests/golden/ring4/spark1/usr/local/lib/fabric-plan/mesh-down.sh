@@ -52,6 +52,31 @@ take_lock() {
 }
 
 
+# Seconds for one call that may hang in the driver; for one that only reads, less.
+CALL_LIMIT=${FABRIC_PLAN_CALL_LIMIT:-40}
+READ_LIMIT=$((CALL_LIMIT < 10 ? CALL_LIMIT : 10))
+
+# bounded SECONDS COMMAND...: run it, its words in SAID; 124 where it did not return. A call that hangs in the kernel cannot be
+# killed, so it is not waited for either: it is left behind, without the lock.
+bounded() {
+    local limit=$1 fd line status=124
+    shift
+    SAID=
+    exec {fd}< <(timeout -k 1 "$limit" "$@" 2>&1 9>&-; printf '\nstatus %s\n' "$?")
+    while IFS= read -r -t $((limit + 3)) -u "$fd" line; do
+        if [[ $line =~ ^status\ ([0-9]+)$ ]]; then
+            status=${BASH_REMATCH[1]}
+            break
+        fi
+        [[ -n $line ]] && SAID+=${SAID:+$'\n'}$line
+    done
+    exec {fd}<&-
+    ((status == 137)) && status=124
+    ((status == 124)) && SAID="no answer within $limit s"
+    return "$status"
+}
+
+
 # ---- RDMA: who uses it ------------------------------------------------------------------------------------------------
 
 # The process numbers of our own markers: their contexts are no traffic.
@@ -65,12 +90,12 @@ marker_pids() {
 # rdma_in_use: true, with the reason in IN_USE, unless it is certain that nobody uses RDMA here. The kernel's own GSI and SMI
 # queue pairs do not count; a queue pair of any other kernel user does (NFS and NVMe over RDMA have no process either).
 rdma_in_use() {
-    local queue_pairs contexts line pids=()
+    local line pids=()
     IN_USE=
     # Without a device there is nothing to use, and the tool may not even get an answer.
     compgen -G "$ROOT/sys/class/infiniband/*" >/dev/null || return 1
-    if ! queue_pairs=$(rdma resource show qp 2>&1); then
-        IN_USE="queue pairs cannot be read: ${queue_pairs//$'\n'/ }"
+    if ! bounded "$READ_LIMIT" rdma resource show qp; then
+        IN_USE="queue pairs cannot be read: ${SAID//$'\n'/ }"
         return 0
     fi
     while IFS= read -r line; do
@@ -80,9 +105,9 @@ rdma_in_use() {
         fi
         IN_USE="queue pair: $line"
         return 0
-    done <<<"$queue_pairs"
-    if ! contexts=$(rdma resource show ctx 2>&1); then
-        IN_USE="contexts cannot be read: ${contexts//$'\n'/ }"
+    done <<<"$SAID"
+    if ! bounded "$READ_LIMIT" rdma resource show ctx; then
+        IN_USE="contexts cannot be read: ${SAID//$'\n'/ }"
         return 0
     fi
     mapfile -t pids < <(marker_pids)
@@ -93,7 +118,7 @@ rdma_in_use() {
         fi
         IN_USE="context: $line"
         return 0
-    done <<<"$contexts"
+    done <<<"$SAID"
     return 1
 }
 

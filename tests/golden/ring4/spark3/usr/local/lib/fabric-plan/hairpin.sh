@@ -57,6 +57,31 @@ take_lock() {
 }
 
 
+# Seconds for one call that may hang in the driver; for one that only reads, less.
+CALL_LIMIT=${FABRIC_PLAN_CALL_LIMIT:-40}
+READ_LIMIT=$((CALL_LIMIT < 10 ? CALL_LIMIT : 10))
+
+# bounded SECONDS COMMAND...: run it, its words in SAID; 124 where it did not return. A call that hangs in the kernel cannot be
+# killed, so it is not waited for either: it is left behind, without the lock.
+bounded() {
+    local limit=$1 fd line status=124
+    shift
+    SAID=
+    exec {fd}< <(timeout -k 1 "$limit" "$@" 2>&1 9>&-; printf '\nstatus %s\n' "$?")
+    while IFS= read -r -t $((limit + 3)) -u "$fd" line; do
+        if [[ $line =~ ^status\ ([0-9]+)$ ]]; then
+            status=${BASH_REMATCH[1]}
+            break
+        fi
+        [[ -n $line ]] && SAID+=${SAID:+$'\n'}$line
+    done
+    exec {fd}<&-
+    ((status == 137)) && status=124
+    ((status == 124)) && SAID="no answer within $limit s"
+    return "$status"
+}
+
+
 # ---- RDMA: who uses it ------------------------------------------------------------------------------------------------
 
 # The process numbers of our own markers: their contexts are no traffic.
@@ -70,12 +95,12 @@ marker_pids() {
 # rdma_in_use: true, with the reason in IN_USE, unless it is certain that nobody uses RDMA here. The kernel's own GSI and SMI
 # queue pairs do not count; a queue pair of any other kernel user does (NFS and NVMe over RDMA have no process either).
 rdma_in_use() {
-    local queue_pairs contexts line pids=()
+    local line pids=()
     IN_USE=
     # Without a device there is nothing to use, and the tool may not even get an answer.
     compgen -G "$ROOT/sys/class/infiniband/*" >/dev/null || return 1
-    if ! queue_pairs=$(rdma resource show qp 2>&1); then
-        IN_USE="queue pairs cannot be read: ${queue_pairs//$'\n'/ }"
+    if ! bounded "$READ_LIMIT" rdma resource show qp; then
+        IN_USE="queue pairs cannot be read: ${SAID//$'\n'/ }"
         return 0
     fi
     while IFS= read -r line; do
@@ -85,9 +110,9 @@ rdma_in_use() {
         fi
         IN_USE="queue pair: $line"
         return 0
-    done <<<"$queue_pairs"
-    if ! contexts=$(rdma resource show ctx 2>&1); then
-        IN_USE="contexts cannot be read: ${contexts//$'\n'/ }"
+    done <<<"$SAID"
+    if ! bounded "$READ_LIMIT" rdma resource show ctx; then
+        IN_USE="contexts cannot be read: ${SAID//$'\n'/ }"
         return 0
     fi
     mapfile -t pids < <(marker_pids)
@@ -98,7 +123,7 @@ rdma_in_use() {
         fi
         IN_USE="context: $line"
         return 0
-    done <<<"$contexts"
+    done <<<"$SAID"
     return 1
 }
 
@@ -121,6 +146,15 @@ ifindex() { cat "$ROOT/sys/class/net/$1/ifindex" 2>/dev/null; }
 # ---- hairpin values: what is in effect --------------------------------------------------------------------------------
 
 boot_id() { cat "$ROOT/proc/sys/kernel/random/boot_id" 2>/dev/null; }
+
+# Every question to the driver has a limit: one that comes behind a reload that hangs is not answered either.
+devlink() {
+    local status
+    bounded "$READ_LIMIT" devlink "$@"
+    status=$?
+    printf '%s\n' "$SAID"
+    return "$status"
+}
 
 # reload_count PCI: how often the driver has been reloaded on this function since its probe; fails where it cannot be read or where
 # the last reload failed.
@@ -192,30 +226,9 @@ values_in_effect() {
 }
 
 
-# Seconds: for one call of devlink, for a function to come (back), and for the whole run, which the boot waits for.
-CALL_LIMIT=${FABRIC_PLAN_CALL_LIMIT:-40}
+# Seconds: for a function to come (back), and for the whole run, which the boot waits for.
 FUNCTION_WAIT=${FABRIC_PLAN_WAIT:-20}
 RUN_LIMIT=${FABRIC_PLAN_RUN_LIMIT:-150}
-
-# bounded SECONDS COMMAND...: run it, its words in SAID; 124 where it did not return. A call that hangs in the kernel cannot be
-# killed, so it is not waited for either: it is left behind.
-bounded() {
-    local limit=$1 fd line status=124
-    shift
-    SAID=
-    exec {fd}< <(timeout -k 1 "$limit" "$@" 2>&1 9>&-; printf '\nstatus %s\n' "$?")
-    while IFS= read -r -t $((limit + 3)) -u "$fd" line; do
-        if [[ $line =~ ^status\ ([0-9]+)$ ]]; then
-            status=${BASH_REMATCH[1]}
-            break
-        fi
-        [[ -n $line ]] && SAID+=${SAID:+ }$line
-    done
-    exec {fd}<&-
-    ((status == 137)) && status=124
-    ((status == 124)) && SAID="no answer within $limit s"
-    return "$status"
-}
 
 # appear DEV PCI DEADLINE: wait until the function is there under its name and devlink knows it.
 appear() {
@@ -252,7 +265,7 @@ set_values() {
         PENDING=yes
         write_note "$pci" "$count" -
         bounded "$CALL_LIMIT" devlink dev param set "pci/$pci" name "$name" value "$want" cmode driverinit || {
-            problem "${FUNCTION_DEV[i]}: $name $want refused: $SAID"
+            problem "${FUNCTION_DEV[i]}: $name $want refused: ${SAID//$'\n'/ }"
             return 1
         }
         say "${FUNCTION_DEV[i]}: set $name $want (was $have)"
@@ -276,11 +289,11 @@ reload_function() {
     fi
     say "$dev: reloading the driver"
     if ! bounded "$CALL_LIMIT" devlink dev reload "pci/$pci" action driver_reinit; then
-        problem "$dev: the reload failed: $SAID"
+        problem "$dev: the reload failed: ${SAID//$'\n'/ }"
         return 1
     fi
     RELOADED=yes
-    bounded 20 udevadm settle --timeout=15 || warn "$dev: udev did not settle: $SAID"
+    bounded 20 udevadm settle --timeout=15 || warn "$dev: udev did not settle: ${SAID//$'\n'/ }"
     if ! appear "$dev" "$pci" $((SECONDS + FUNCTION_WAIT)); then
         problem "$dev: did not come back within $FUNCTION_WAIT s of its reload"
         return 1

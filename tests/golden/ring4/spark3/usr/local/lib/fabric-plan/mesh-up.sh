@@ -108,9 +108,43 @@ replace_file() {
 ifindex() { cat "$ROOT/sys/class/net/$1/ifindex" 2>/dev/null; }
 
 
+# Seconds for one call that may hang in the driver; for one that only reads, less.
+CALL_LIMIT=${FABRIC_PLAN_CALL_LIMIT:-40}
+READ_LIMIT=$((CALL_LIMIT < 10 ? CALL_LIMIT : 10))
+
+# bounded SECONDS COMMAND...: run it, its words in SAID; 124 where it did not return. A call that hangs in the kernel cannot be
+# killed, so it is not waited for either: it is left behind, without the lock.
+bounded() {
+    local limit=$1 fd line status=124
+    shift
+    SAID=
+    exec {fd}< <(timeout -k 1 "$limit" "$@" 2>&1 9>&-; printf '\nstatus %s\n' "$?")
+    while IFS= read -r -t $((limit + 3)) -u "$fd" line; do
+        if [[ $line =~ ^status\ ([0-9]+)$ ]]; then
+            status=${BASH_REMATCH[1]}
+            break
+        fi
+        [[ -n $line ]] && SAID+=${SAID:+$'\n'}$line
+    done
+    exec {fd}<&-
+    ((status == 137)) && status=124
+    ((status == 124)) && SAID="no answer within $limit s"
+    return "$status"
+}
+
+
 # ---- hairpin values: what is in effect --------------------------------------------------------------------------------
 
 boot_id() { cat "$ROOT/proc/sys/kernel/random/boot_id" 2>/dev/null; }
+
+# Every question to the driver has a limit: one that comes behind a reload that hangs is not answered either.
+devlink() {
+    local status
+    bounded "$READ_LIMIT" devlink "$@"
+    status=$?
+    printf '%s\n' "$SAID"
+    return "$status"
+}
 
 # reload_count PCI: how often the driver has been reloaded on this function since its probe; fails where it cannot be read or where
 # the last reload failed.
