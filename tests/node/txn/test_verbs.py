@@ -395,3 +395,18 @@ def test_who_read_nothing_of_a_trial_is_told_nothing_at_its_commit(world: World,
     driver.ask("release")
     assert {argv[0] for argv in world.log} == {"systemd-run", "systemctl"}
     assert all(argv[0] != "systemctl" or argv[1] == "stop" for argv in world.log), world.log
+
+
+def test_a_timer_that_cannot_finish_comes_again(world: World, driver: Driver) -> None:
+    driver.apply("v1")
+    before = Whole.of(world)
+    driver = in_trial(world, "v2")
+    run_out(world)
+    world.faults["^nmcli .*connection up"] = "Error: Connection activation failed."
+    world.fire()
+    assert driver.ask("status")["phase"] == "undoing" and len(world.timers) == 1
+    world.faults.clear()
+    run_out(world)
+    world.fire()
+    assert Whole.of(world) == before
+    assert driver.ask("status")["phase"] == "rolled-back" and world.timers == {}
