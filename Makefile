@@ -32,7 +32,7 @@ format: $(STAMP)  ## put the format right
 	$(BIN)/ruff check --fix .
 
 test: lint  ## everything that needs neither the lab nor long
-	$(BIN)/python -m pytest -m "not lab and not faults and not nccl"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not lab and not faults and not nccl"
 
 test-faults: $(STAMP)  ## every fault at every step of an apply
 	$(BIN)/python -m pytest -s -m faults

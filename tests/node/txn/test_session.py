@@ -117,5 +117,5 @@ def test_a_begin_whose_answer_got_lost_changes_nothing_and_runs_out(world: World
     with pytest.raises(TransportError):
         transaction(Direct(world, {"begin": 1})).run()
     assert Whole.of(world) == before
-    with pytest.raises(NodeError, match="tester@here holds this node"):
+    with pytest.raises(NodeError, match="tester@here has held this node since"):
         transaction(Direct(world)).run()
