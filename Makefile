@@ -32,10 +32,11 @@ format: $(STAMP)  ## put the format right
 	$(BIN)/ruff check --fix .
 
 test: lint  ## everything that needs neither the lab nor long
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not lab and not faults and not nccl"
+	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not lab and not faults and not nccl and not browser"
 
 test-faults: $(STAMP)  ## every fault at every step of an apply
-	$(BIN)/python -m pytest -n 4 --dist worksteal -rA -m faults
+	$(BIN)/python -m pytest -n 3 --dist worksteal -rA -m faults
 
 test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, render there
 	rm -rf build/wheel && mkdir -p build/wheel/empty

@@ -11,7 +11,7 @@ from tests.review.browser import Seen, chromium, why_not
 from tests.review.pages import HOSTILE, hostile, page, page_of, ring
 from tests.review.screenshots import FOLDER, PICTURES
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(why_not()), reason=why_not() or "")]
 
 
 @pytest.fixture(scope="module")
