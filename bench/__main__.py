@@ -1,4 +1,4 @@
-"""Print the benchmark table: ``python -m bench``."""
+"""Print the benchmark table: ``python -m bench``, or that of an apply: ``python -m bench apply``."""
 
 from __future__ import annotations
 
@@ -71,4 +71,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["apply"]:
+        from bench import apply
+
+        apply.main()
+    else:
+        main()
