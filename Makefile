@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format golden screenshots bench clean venv debian-packages test-faults test-wheel
+.PHONY: help demo test lint format golden screenshots bench clean venv debian-packages test-faults test-chain test-wheel
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -33,10 +33,13 @@ format: $(STAMP)  ## put the format right
 
 test: lint  ## everything that needs neither the lab nor long
 	$(BIN)/python -m pytest -m browser
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not lab and not faults and not nccl and not browser"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not lab and not faults and not nccl and not browser and not chain"
 
 test-faults: $(STAMP)  ## every fault at every step of an apply
 	$(BIN)/python -m pytest -n 3 --dist worksteal -rA -m faults
+
+test-chain: $(STAMP)  ## the command line, first apply to removal, against four machines behind SSH servers
+	$(BIN)/python -m pytest -m chain
 
 test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, render there
 	rm -rf build/wheel && mkdir -p build/wheel/empty

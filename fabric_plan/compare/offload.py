@@ -13,6 +13,7 @@ from fabric_plan.node.records import TcRule
 from fabric_plan.planner.model import COOKIE_PREFIX
 
 RELOAD = "reloads the driver of this function: 4 to 8 s without link, addresses, RDMA device and rules"
+MESH_STOPS = "stops RDMA to far nodes that this node sends or relays"
 MARKER_RESTART = "restarts the marker: RDMA from this device to far nodes stops for a moment"
 
 _RULE_FIELDS = ("protocol", "src_mac", "dst_mac", "set_type", "set_dst_mac", "redirect", "cookie")
@@ -25,6 +26,7 @@ def offload_changes(desired: Desired, facts: Facts) -> Iterator[Change]:
             yield from _driver(desired, function, facts)
             yield from _offload(function, facts)
         yield from _rules(desired, function, facts)
+    yield from _left_behind(desired, facts)
     if desired.mesh:
         yield from _markers(desired, facts)
         yield from _units(desired, facts)
@@ -94,6 +96,17 @@ def _rules(desired: Desired, function: DesiredFunction, facts: Facts) -> Iterato
         elif desired.functions:
             what = f"{found.kind} {found.protocol or ''}".strip()
             yield Change(Resource.FOREIGN, f"filter {place}", what, None, interface=function.netdev)
+
+
+def _left_behind(desired: Desired, facts: Facts) -> Iterator[Change]:
+    """Yield our rules on functions that are not ours any more: no script of the new state looks at those."""
+    ours = {function.netdev for function in desired.functions}
+    for dev, state in sorted(facts.tc.items()):
+        for found in (state.rules.value or ()) if dev not in ours else ():
+            if (found.cookie or "").startswith(COOKIE_PREFIX):
+                place = f"{dev} pref {found.pref} handle {found.handle or 0:#x}"
+                words_ = f"our rule {found.cookie}"
+                yield Change(Resource.RULE, place, words_, None, StepKind.MESH_DOWN, dev, MESH_STOPS)
 
 
 def words(rule: DesiredRule) -> str:

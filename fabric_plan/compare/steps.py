@@ -12,12 +12,11 @@ from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.files import defined_interfaces
 from fabric_plan.compare.model import Change, Diff, Resource, Step, StepKind
 from fabric_plan.compare.network import ADDRESSES_GO
-from fabric_plan.compare.offload import MARKER_RESTART, RELOAD
+from fabric_plan.compare.offload import MARKER_RESTART, MESH_STOPS, RELOAD
 from fabric_plan.node.document import Facts
 
 SCRIPTS = "/usr/local/lib/fabric-plan"
 UNIT = re.compile(r"/etc/systemd/system/fabric-plan-[^/@]+\.service")
-MESH_STOPS = "stops RDMA to far nodes that this node sends or relays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,8 @@ def _vanished(diff: Diff) -> set[str]:
 def _down(diff: Diff, facts: Facts) -> Iterator[Step]:
     """Yield what takes away that which no file of the new state knows any more."""
     gone = _vanished(diff)
-    if f"{SCRIPTS}/mesh-down.sh" in gone:
+    left_behind = any(change.step is StepKind.MESH_DOWN for change in diff.changes)
+    if f"{SCRIPTS}/mesh-down.sh" in gone or left_behind:
         yield Step(StepKind.MESH_DOWN, {}, MESH_STOPS, idle=True)
     units = sorted(path.rsplit("/", 1)[-1] for path in gone if UNIT.fullmatch(path))
     running = facts.units.value or {}

@@ -14,6 +14,8 @@ from tests.apply.chain import Chain, Result
 from tests.apply.machine import FOREIGN, Machine
 from tests.scripts.support import plan_of, rendered
 
+pytestmark = pytest.mark.chain
+
 UNCHANGED = {f"spark{i}": "unchanged" for i in (1, 2, 3, 4)}
 LIMIT_S = 120.0
 
@@ -212,7 +214,6 @@ def test_rollback_gives_back_the_factory_state(applied: Chain, others: dict[str,
             "units",
             "markers",
             "active",
-            "nm_conf",
         ):
             assert now[key] == kernel[key], key
         assert all(link["addresses"] == [] for dev, link in now["links"].items() if dev != "enP7s7")
@@ -275,7 +276,7 @@ def test_remove_everything(applied: Chain, others: dict[str, dict[str, object]])
         lasting, kernel = applied.factory[name]
         assert machine.lasting() == lasting
         now = machine.kernel_state()
-        for key in ("filters", "qdiscs", "routes", "forwarding", "units", "markers", "active", "nm_conf"):
+        for key in ("filters", "qdiscs", "routes", "forwarding", "units", "markers", "active"):
             assert now[key] == kernel[key], key
     history = applied.run("history")
     assert history.status == 0

@@ -18,7 +18,7 @@ import pytest
 from tests.apply.chain import Chain, Result
 from tests.apply.machine import Machine
 
-pytestmark = pytest.mark.faults
+pytestmark = pytest.mark.chain
 VICTIM = "spark3"
 
 # Moments by a call that the machine gets to see.

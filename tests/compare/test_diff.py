@@ -339,9 +339,9 @@ def test_nothing_of_ours_wanted_takes_everything_of_ours_away() -> None:
     )
     found = changes(nothing, LIVE)
     assert {change.want for change in found} == {None}
-    assert {change.name for change in found} == {f.path for f in WANT.files} | {
-        path for path, _ in WANT.links
-    }
+    rules = {rule.place for rule in WANT.rules}
+    assert {c.name for c in found} == {f.path for f in WANT.files} | {path for path, _ in WANT.links} | rules
+    assert {c.step for c in found if c.name in rules} == {StepKind.MESH_DOWN}
 
 
 def test_order_never_matters() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from . import bundle, fields, network, services, staging, store
 from .faults import point
 from .node import Node
-from .places import RECOVER
+from .places import RECOVER, SCRIPTS
 from .refusal import RefusalError
 from .state import State
 
@@ -218,7 +218,11 @@ def mesh_down(node: Node, state: State, parameters: Parameters) -> None:
     """Take rules, routes and markers away, unless somebody uses RDMA."""
     services.refuse_use(node, "taking the mesh down")
     _stop(node, services.MESH)
-    if services.script_path(node, state, "mesh-down.sh"):
+    # The script in place knows the functions of the state that goes; the one that is tried may know fewer.
+    installed = f"{SCRIPTS}mesh-down.sh"
+    if node.tree.read_bytes(installed, 1) is not None:
+        node.must(node.script(installed), 110, "mesh-down.sh")
+    elif services.script_path(node, state, "mesh-down.sh"):
         _script(node, state, "mesh-down.sh", 110)
 
 
