@@ -158,7 +158,7 @@ def test_without_the_right_to_it_says_so() -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupt_leaves_nothing_behind(how: signal.Signals, tmp_path: Path) -> None:
     inventory = tmp_path / "big.yaml"
-    inventory.write_text(Sketch(nodes=8).text())
+    inventory.write_text(Sketch(nodes=24).text())
     process = subprocess.Popen(
         [sys.executable, "-m", "fabric_plan", "prove", "-i", str(inventory), "--netns"],
         stdout=subprocess.DEVNULL,
