@@ -216,6 +216,8 @@ def test_rollback_gives_back_the_factory_state(applied: Chain, others: dict[str,
             "active",
         ):
             assert now[key] == kernel[key], key
+        # NetworkManager has read its folder again, others' sections with it; of ours none may be left.
+        assert not [section for section in now["nm_conf"] if "fabric-plan" in section]
         assert all(link["addresses"] == [] for dev, link in now["links"].items() if dev != "enP7s7")
     history = applied.run("history", "--json")
     assert [
@@ -278,6 +280,8 @@ def test_remove_everything(applied: Chain, others: dict[str, dict[str, object]])
         now = machine.kernel_state()
         for key in ("filters", "qdiscs", "routes", "forwarding", "units", "markers", "active"):
             assert now[key] == kernel[key], key
+        # NetworkManager has read its folder again, others' sections with it; of ours none may be left.
+        assert not [section for section in now["nm_conf"] if "fabric-plan" in section]
     history = applied.run("history")
     assert history.status == 0
     assert re.search(r"spark1 +2 \* .* remove ", history.stdout), history.stdout
