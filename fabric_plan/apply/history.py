@@ -7,6 +7,7 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import Any
 
+from fabric_plan.compare.files import is_program
 from fabric_plan.errors import NodeError
 from fabric_plan.transport.base import Connection
 
@@ -75,15 +76,17 @@ def history_of(connection: Connection) -> History:
 
 def files_of(connection: Connection, number: int) -> dict[str, tuple[str, str]]:
     """Return mode and content by path of what was in place after generation `number`; links are not among
-    them.
+    them, and no program: whoever put one beside our files has the say over it.
     """
     reply = ask(connection, "generation", {"number": number})
     files = {}
     try:
         for entry in reply["files"]:
-            if entry.get("content") is not None:
-                content = b64decode(entry["content"], validate=True).decode()
-                files[str(entry["path"])] = (str(entry["mode"]), content)
+            path = str(entry["path"])
+            if entry.get("content") is not None and not is_program(path):
+                content = b64decode(entry["content"], validate=True)
+                # Somebody else's file under our paths need not be text; it goes back byte by byte.
+                files[path] = (str(entry["mode"]), content.decode("utf-8", "surrogateescape"))
     except (KeyError, TypeError, ValueError, Base64Error) as error:
         raise NodeError(
             f"generation {number} makes no sense ({error})", where=connection.target.name

@@ -26,7 +26,7 @@ UNIT_FILE = re.compile(r"/etc/systemd/system/(?P<unit>[^/]+)")
 @dataclass(frozen=True, slots=True)
 class DesiredFile:
     """A file as it has to be: `artefact` is the role data that it came from, None where no role knows the
-    path.
+    path. Bytes of `content` that are no UTF-8 stand in it as surrogates.
     """
 
     path: str
@@ -37,7 +37,7 @@ class DesiredFile:
     @property
     def sha256(self) -> str:
         """The digest of the bytes on disk."""
-        return hashlib.sha256(self.content.encode()).hexdigest()
+        return hashlib.sha256(self.content.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,14 @@ _OURS = re.compile(
 _PROGRAMS = ("/usr/local/lib/fabric-plan/fabric-plan-marker",)
 
 
+def is_program(path: str) -> bool:
+    """Tell whether a path among ours is a program, which no plan writes and nothing of ours takes away."""
+    return path in _PROGRAMS
+
+
 def is_ours(path: str) -> bool:
     """Tell whether a path is one that only this tool writes."""
-    return _OURS.fullmatch(path) is not None and path not in _PROGRAMS
+    return _OURS.fullmatch(path) is not None and not is_program(path)
 
 
 def interfaces_of_ours(facts: Facts) -> frozenset[str]:
