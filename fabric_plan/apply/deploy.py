@@ -25,8 +25,8 @@ from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
 from fabric_plan.transport.base import Target, Transport, each
+from fabric_plan.transport.collecting import question
 
-COLLECT_LIMIT_S = 20.0
 SETTLE_S = 30.0
 POLL_S = 0.5
 
@@ -215,7 +215,8 @@ class Deployment:
 
     def _settled(self) -> dict[str, str]:
         """Look until nothing live differs any more, or the deadline says that it never will."""
-        deadline = time.monotonic() + SETTLE_S
+        patience = max(target.patience for target in self.targets.values())
+        deadline = time.monotonic() + SETTLE_S * patience
         while True:
             facts = self._collect({name: self.sessions[name] for name in self.desired})
             left = {name: live_changes(diff(want, facts[name])) for name, want in self.desired.items()}
@@ -241,8 +242,8 @@ def collect(session: Session, interfaces: Sequence[str]) -> Facts:
     """Collect the facts of one node over its session; without `interfaces` those of every RDMA device."""
     if session.connection is None:
         session.connection = session.transport.connect(session.target)
-    request = {"interfaces": list(interfaces)} if interfaces else {}
-    document = session.connection.call("collect", request, limit_s=COLLECT_LIMIT_S)
+    request, limit_s = question(session.target, interfaces)
+    document = session.connection.call("collect", request, limit_s=limit_s)
     return facts_of(document, node=session.target.name)
 
 

@@ -17,11 +17,10 @@ from fabric_plan.facts.load import facts_of
 from fabric_plan.facts.saved import collection
 from fabric_plan.node.document import Facts
 from fabric_plan.transport.base import Target, each
+from fabric_plan.transport.collecting import question
 
 EXAMPLE = "fabric-plan collect -i inventories/home.yaml -o facts.json"
-LIMIT_S = 20.0
-
-Request = dict[str, list[str]]
+Question = tuple[Target, tuple[str, ...]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +41,12 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     questions = _questions(options)
     transport = transport_of(options)
 
-    def ask(question: tuple[Target, Request]) -> dict[str, Any]:
-        target, request = question
+    def ask(asked: Question) -> dict[str, Any]:
+        target, interfaces = asked
         connection = transport.connect(target)
         try:
-            return connection.call("collect", request, limit_s=LIMIT_S)
+            request, limit_s = question(target, interfaces)
+            return connection.call("collect", request, limit_s=limit_s)
         finally:
             connection.close()
 
@@ -73,21 +73,20 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     return ExitCode.ERROR if failed else ExitCode.OK
 
 
-def _questions(options: argparse.Namespace) -> dict[str, tuple[Target, Request]]:
+def _questions(options: argparse.Namespace) -> dict[str, Question]:
     """Return by node where it is and what to ask; without an inventory this machine, and what is there."""
     if options.inventory is None:
         if not options.local or len(options.node) > 1:
             raise UsageError("which nodes?", hint="-i INVENTORY names them, or --local means this machine")
         name = options.node[0] if options.node else socket.gethostname()
-        return {name: (Target(name, "localhost"), {})}
+        return {name: (Target(name, "localhost"), ())}
     plan = read_plan(options.inventory)
     names = chosen_nodes(plan, options.node)
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
     nodes = [plan.fabric.node(name) for name in names]
     return {
-        node.name: (Target.of(node), {"interfaces": [function.netdev for function in node.functions]})
-        for node in nodes
+        node.name: (Target.of(node), tuple(function.netdev for function in node.functions)) for node in nodes
     }
 
 

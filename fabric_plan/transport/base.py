@@ -20,18 +20,19 @@ R = TypeVar("R")
 @dataclass(frozen=True, slots=True)
 class Target:
     """A node to reach: `host` as ``ssh`` would take it; `user` and `port` None leave them to its
-    configuration.
+    configuration. `patience` multiplies the time limits of what is asked of it.
     """
 
     name: str
     host: str
     user: str | None = None
     port: int | None = None
+    patience: float = 1.0
 
     @classmethod
     def of(cls, node: Node) -> Target:
         """Return where the inventory says that `node` is."""
-        return cls(node.name, node.mgmt, node.ssh_user, node.ssh_port)
+        return cls(node.name, node.mgmt, node.ssh_user, node.ssh_port, node.hardware.patience)
 
 
 class Connection(Protocol):

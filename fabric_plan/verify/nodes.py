@@ -13,14 +13,9 @@ from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
 from fabric_plan.transport.base import Connection, Target, Transport, each
+from fabric_plan.transport.collecting import question
 
 R = TypeVar("R")
-
-COLLECT_LIMIT_S = 20.0
-
-# What the node program allows one tool and the whole, where nothing else is said.
-TOOL_LIMIT_S = 2.0
-ALL_LIMIT_S = 4.5
 
 # Where the package of a distribution or of NVIDIA puts NCCL; what is on no node is no finding.
 USUAL_LIBRARIES = (
@@ -96,16 +91,14 @@ class Nodes:
 
         def one(name: str) -> Facts:
             node = self.plan.fabric.node(name)
-            patience = self.patience(name)
-            request: dict[str, Any] = {"interfaces": [f.netdev for f in node.functions]}
-            if patience > 1:
-                request |= {"tool_limit_s": TOOL_LIMIT_S * patience, "all_limit_s": ALL_LIMIT_S * patience}
-            if name not in known:
-                request |= {
-                    "libraries": [*USUAL_LIBRARIES, *self._libraries],
-                    "marks": list(marks_for(self._desired[name])),
-                }
-            return facts_of(self.call(name, "collect", request, COLLECT_LIMIT_S * patience), node=name)
+            unknown = name not in known
+            request, limit_s = question(
+                Target.of(node),
+                (function.netdev for function in node.functions),
+                libraries=(*USUAL_LIBRARIES, *self._libraries) if unknown else (),
+                marks=marks_for(self._desired[name]) if unknown else (),
+            )
+            return facts_of(self.call(name, "collect", request, limit_s), node=name)
 
         facts: dict[str, Facts] = {}
         failed: dict[str, str] = {}

@@ -21,7 +21,7 @@ from fabric_plan.errors import FabricPlanError, RefusalError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts, Usage
 from fabric_plan.transport.base import Target
-from tests.apply.fabric_of_fakes import FakeFabric, Fault, KilledError
+from tests.apply.fabric_of_fakes import FakeConnection, FakeFabric, Fault, KilledError
 from tests.facts_builder import desired, live
 from tests.golden_trees import ROOT
 from tests.planner.test_ring4 import planned
@@ -86,6 +86,24 @@ def test_first_apply_then_a_second_that_does_nothing() -> None:
     again = deployment(fabric).run()
     assert [end.end for end in again.ends] == [End.UNCHANGED] * 4
     assert sorted(fabric.calls) == [(name, "collect") for name in NODES]
+
+
+def test_a_slow_kind_of_host_is_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = FakeFabric(SMALL)
+    asked: dict[str, set[float]] = {}
+    answer = FakeConnection.call
+
+    def call(self: FakeConnection, verb: str, request: dict[str, object], *, limit_s: float) -> object:
+        asked.setdefault(verb, set()).add(limit_s)
+        if verb == "collect":
+            assert request["tool_limit_s"] == 16.0
+        return answer(self, verb, request, limit_s=limit_s)
+
+    monkeypatch.setattr(FakeConnection, "call", call)
+    one = deployment(fabric)
+    one.targets = {name: replace(target, patience=8.0) for name, target in one.targets.items()}
+    assert one.run().ok
+    assert asked["collect"] == {160.0} and asked["stage"] == {480.0}
 
 
 def test_disruptive_steps_run_one_at_a_time_and_reloads_after_addresses() -> None:
