@@ -56,7 +56,7 @@ class Session:
         if self.connection is None:
             self.connection = self.transport.connect(self.target)
         try:
-            reply = self.connection.call(verb, request, limit_s=limit_s)
+            reply = self.connection.call(verb, request, limit_s=limit_s * self.target.patience)
         except TransportError:
             self.drop()
             raise
@@ -72,6 +72,13 @@ class Session:
             )
         return reply
 
+    def _call_twice(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a verb that may be repeated, once more over a fresh connection where the first one broke."""
+        try:
+            return self.call(verb, request)
+        except TransportError:
+            return self.call(verb, request)
+
     def drop(self) -> None:
         """Forget the connection, so that the next call makes a fresh one."""
         if self.connection is not None:
@@ -80,9 +87,10 @@ class Session:
 
     def begin(self, holder: str, intent: str, digest: str, fabric: str, version: str) -> None:
         """Take the node's lease and a generation number."""
-        reply = self.call(
+        reply = self._call_twice(
             "begin",
             {
+                "id": secrets.token_hex(8),
                 "holder": holder,
                 "lease_s": self.confirm_s,
                 "intent": intent,
@@ -101,12 +109,7 @@ class Session:
         """
         if time.monotonic() - self.renewed_s <= RENEW_AFTER_S:
             return
-        request = {"token": self.token, "lease_s": self.confirm_s}
-        try:
-            self.call("renew", request)
-        except TransportError:
-            # The connection had broken meanwhile; on a fresh one the question can be repeated.
-            self.call("renew", request)
+        self._call_twice("renew", {"token": self.token, "lease_s": self.confirm_s})
         self.renewed_s = time.monotonic()
 
     def stage(self, files: Sequence[StagedFile], sysctls: Sequence[str], interfaces: Sequence[str]) -> None:
@@ -142,7 +145,7 @@ class Session:
         except TransportError as error:
             # Taken or not? Only the node knows: the status below tells, under a deadline.
             self.notes.append(f"the connection broke while the steps were handed over ({error.message})")
-        self._follow(run_id, STEP_LIMIT_S * len(steps), progress)
+        self._follow(run_id, STEP_LIMIT_S * self.target.patience * len(steps), progress)
 
     def _follow(self, run_id: str, limit_s: float, progress: Callable[[str, str], None]) -> None:
         deadline = time.monotonic() + min(limit_s, float(self.confirm_s))
@@ -256,7 +259,7 @@ def staged_document(file: StagedFile) -> dict[str, Any]:
         return {"path": file.path, "link": file.link}
     if file.content is None:
         return {"path": file.path, "content": None}
-    data = file.content.encode()
+    data = file.content.encode("utf-8", "surrogateescape")
     return {
         "path": file.path,
         "mode": file.mode,

@@ -35,6 +35,7 @@ class State:
     """
 
     token: str
+    begin_id: str
     holder: str
     lease_s: int
     since_unix: int

@@ -40,7 +40,10 @@ Reply = dict[str, Any]
 
 
 def begin(node: Node, request: Mapping[str, Any]) -> Reply:
-    """Take the lease. A trial that somebody left behind is brought to its end first."""
+    """Take the lease. A trial that somebody left behind is brought to its end first. The same `id` again,
+    from whoever did not get the answer, is told the same.
+    """
+    begin_id = fields.token(request, "id")
     holder = fields.text(request, "holder")
     lease_s = fields.number(request, "lease_s", 1, fields.MAX_LEASE_S)
     intent, node_name = request.get("intent"), fields.text(request, "node")
@@ -49,6 +52,10 @@ def begin(node: Node, request: Mapping[str, Any]) -> Reply:
         raise fields.bad("intent", intent)
     with node.locked(LOCK_WAIT_S):
         state = phases.load(node)
+        if state is not None and state.phase == phases.BEGUN and state.begin_id == begin_id:
+            state.extend()
+            phases.save(node, state)
+            return _begun(node, state)
         if state is not None and state.phase not in phases.ENDED and not state.expired:
             raise RefusalError(
                 "locked",
@@ -63,6 +70,7 @@ def begin(node: Node, request: Mapping[str, Any]) -> Reply:
         now = int(time.time())
         fresh = State(
             token=secrets.token_hex(16),
+            begin_id=begin_id,
             holder=holder,
             lease_s=lease_s,
             since_unix=now,
@@ -80,12 +88,16 @@ def begin(node: Node, request: Mapping[str, Any]) -> Reply:
         phases.reserve(node)
         phases.save(node, fresh)
         point("begin.lease")
-        return {
-            "token": fresh.token,
-            "generation": fresh.generation,
-            "current": generations.current(node),
-            "notes": notes,
-        }
+        return _begun(node, fresh)
+
+
+def _begun(node: Node, state: State) -> Reply:
+    return {
+        "token": state.token,
+        "generation": state.generation,
+        "current": generations.current(node),
+        "notes": state.notes,
+    }
 
 
 def end(node: Node, state: State) -> list[str]:
@@ -349,7 +361,7 @@ def execute_run(node: Node, request: Mapping[str, Any]) -> Reply:
 Act = Callable[[Node, Mapping[str, Any]], Reply]
 KEYS: Mapping[str, tuple[Act, tuple[str, ...]]] = {
     "rehearse": (rehearse.rehearse, ("files", "interfaces")),
-    "begin": (begin, ("holder", "lease_s", "intent", "digest", "fabric", "node", "version")),
+    "begin": (begin, ("id", "holder", "lease_s", "intent", "digest", "fabric", "node", "version")),
     "renew": (renew, ("token", "lease_s")),
     "stage": (stage, ("token", "files", "sysctls", "interfaces")),
     "run": (run, ("token", "id", "steps", "arm_s")),

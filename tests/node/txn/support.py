@@ -172,9 +172,12 @@ class Driver:
             raise RefusedError(reply["error"])
         return reply
 
-    def begin(self, intent: str = "apply", holder: str = "tester@here", **environment: str) -> dict[str, Any]:
+    def begin(
+        self, intent: str = "apply", holder: str = "tester@here", id: str = "", **environment: str
+    ) -> dict[str, Any]:
         """Take the lease."""
         request = {
+            "id": id or secrets.token_hex(8),
             "holder": holder,
             "lease_s": 180,
             "intent": intent,

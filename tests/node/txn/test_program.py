@@ -23,6 +23,7 @@ STEPS = [
     {"kind": "mesh"},
 ]
 BEGIN = {
+    "id": "0123456789abcdef",
     "holder": "a",
     "lease_s": 60,
     "intent": "apply",

@@ -33,6 +33,7 @@ def refused(driver: Driver, verb: str, request: dict[str, Any]) -> str:
 
 
 BEGIN = {
+    "id": "0123456789abcdef",
     "holder": "a",
     "lease_s": 60,
     "intent": "apply",

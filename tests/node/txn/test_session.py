@@ -87,7 +87,7 @@ def transaction(direct: Direct, settled: Mapping[str, str] | None = None) -> Tra
     )
 
 
-@pytest.mark.parametrize("lost", ["", "run", "status", "confirm", "release"])
+@pytest.mark.parametrize("lost", ["", "begin", "run", "status", "confirm", "release"])
 def test_an_apply_whose_answers_get_lost(world: World, lost: str) -> None:
     (end,) = transaction(Direct(world, {lost: 1})).run()
     assert (end.end, end.generation, end.message) == (End.APPLIED, 1, None)
@@ -112,10 +112,10 @@ def test_a_node_that_does_not_settle_goes_back(world: World) -> None:
     assert Whole.of(world) == before
 
 
-def test_a_begin_whose_answer_got_lost_changes_nothing_and_runs_out(world: World) -> None:
+def test_a_begin_whose_answers_all_get_lost_changes_nothing_and_runs_out(world: World) -> None:
     before = Whole.of(world)
     with pytest.raises(TransportError):
-        transaction(Direct(world, {"begin": 1})).run()
+        transaction(Direct(world, {"begin": 2})).run()
     assert Whole.of(world) == before
     with pytest.raises(NodeError, match="tester@here has held this node since"):
         transaction(Direct(world)).run()

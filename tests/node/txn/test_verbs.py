@@ -330,6 +330,17 @@ def test_a_second_apply_hears_who_holds_the_node_since_when(world: World, driver
     Driver(world).begin(holder="ben@desk")
 
 
+def test_whoever_did_not_get_the_lease_that_was_taken_for_him_asks_again(world: World) -> None:
+    first, again = Driver(world), Driver(world)
+    answer = first.begin(id="ab" * 8)
+    assert again.begin(id="ab" * 8) == answer
+    with pytest.raises(RefusedError, match="holds this node"):
+        Driver(world).begin(id="cd" * 8)
+    again.stage(changes(world, tree("v1")))
+    with pytest.raises(RefusedError, match="holds this node"):
+        first.begin(id="ab" * 8)
+
+
 def test_a_lease_that_ran_out_is_taken_over_and_its_trial_is_taken_back(world: World) -> None:
     before = Whole.of(world)
     first = in_trial(world)
