@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format golden screenshots bench clean venv debian-packages test-faults test-chain test-wheel
+.PHONY: help demo test lint format golden man screenshots bench clean venv debian-packages test-faults test-chain test-wheel
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -49,9 +49,14 @@ test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, re
 	cp inventories/ring4.yaml build/wheel/empty/home.yaml
 	cd build/wheel/empty && ../env/bin/fabric-plan render -i home.yaml -o out | grep 'proof: ok'
 	test -s build/wheel/empty/out/spark4/etc/netplan/41-sparkring-plane2.yaml
+	test -s build/wheel/empty/out/review.html -a -s build/wheel/env/share/man/man1/fabric-plan.1
+	cd build/wheel/empty && ../env/bin/fabric-plan explain half-bandwidth
 
 golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
 	$(BIN)/python -m tests.golden_trees
+
+man: $(STAMP)  ## write the man page from the help text
+	$(BIN)/python -m tests.packaging.man
 
 screenshots: $(STAMP)  ## take the pictures of docs/ anew (needs chromium)
 	$(BIN)/python -m tests.review.screenshots

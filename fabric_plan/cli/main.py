@@ -54,9 +54,10 @@ VERBS: tuple[Verb, ...] = (
     Verb("explain", "say what the id of a warning, refusal or finding means, and how to mend it"),
     Verb("lab", "rehearse on virtual machines that behave like the nodes"),
     Verb("nccl", "lint a graph file, look into an NCCL library, or read a serving log"),
+    Verb("completion", "print a script that lets bash or zsh complete verbs and options"),
 )
 
-_EPILOG = """\
+EPILOG = """\
 exit codes:
   0   done, no difference, every check passed
   1   an error: bad input, an unreachable node, a failed step
@@ -92,7 +93,7 @@ def parser(chosen: str | None = None) -> argparse.ArgumentParser:
         prog="fabric-plan",
         description="Plan, prove, apply and verify the switchless RDMA fabric of a few directly cabled "
         "hosts.",
-        epilog=_EPILOG,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fabric-plan {__version__}")

@@ -60,6 +60,7 @@ def test_rendered_plans(path: Path) -> None:
         ("prove", "-i", INVENTORY),
         ("pin", "-i", INVENTORY),
         ("explain",),
+        ("completion",),
         ("explain", "half-bandwidth"),
         ("adopt", str(ROOT / "tests" / "golden" / "ring4")),
     ],
