@@ -45,6 +45,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("render", "write every node's files, plan.json and the proof, for review"),
     Verb("collect", "ask every node once for its facts, to look at or to keep"),
     Verb("diff", "compare the nodes, or their saved facts, with the plan"),
+    Verb("review", "write the review page with the live state of saved facts beside the plan"),
     Verb("apply", "put the plan on the nodes as one transaction, with the way back armed"),
     Verb("rollback", "bring the nodes back to the generation before"),
     Verb("remove", "take the mesh, plane 2 or everything of ours off the nodes"),

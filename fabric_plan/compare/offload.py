@@ -12,7 +12,11 @@ from fabric_plan.node.document import Facts
 from fabric_plan.node.records import TcRule
 from fabric_plan.planner.model import COOKIE_PREFIX
 
-RELOAD = "reloads the driver of this function: 4 to 8 s without link, addresses, RDMA device and rules"
+RELOAD_SECONDS = (4, 8)  # docs/fabric.md 6
+RELOAD = (
+    f"reloads the driver of this function: {RELOAD_SECONDS[0]} to {RELOAD_SECONDS[1]} s without link, "
+    "addresses, RDMA device and rules"
+)
 MESH_STOPS = "stops RDMA to far nodes that this node sends or relays"
 MARKER_RESTART = "restarts the marker: RDMA from this device to far nodes stops for a moment"
 

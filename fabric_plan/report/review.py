@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 
-from fabric_plan.compare.model import Diff
 from fabric_plan.planner.model import NodePlan, Path, Plan
 from fabric_plan.render.tree import Rendered, RenderedFile, Templates
 from fabric_plan.report.layout import BOX_H, BOX_W, layout
@@ -21,6 +20,9 @@ from fabric_plan.report.summary import proof_lines
 from fabric_plan.report.words import marker_words, path_words, route_of, route_words, rule_of, rule_words
 from fabric_plan.roles import Layer
 from fabric_plan.simulate.proof import Proof
+
+if TYPE_CHECKING:
+    from fabric_plan.report.live import Live
 
 TEMPLATE = "review/page.html.j2"
 HEATS = 4
@@ -32,10 +34,12 @@ SAME_BELOW = "# ---- nothing below is data ----"
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """What the files are compared with: its name, and the contents by node and path."""
+    """What the files are compared with: its name, and the contents by node and path; None where a file is
+    there and its content is not known.
+    """
 
     name: str
-    files: Mapping[str, Mapping[str, str]]
+    files: Mapping[str, Mapping[str, str | None]]
 
 
 def review(
@@ -46,9 +50,13 @@ def review(
     read_template: Callable[[str], str],
     *,
     against: Against | None = None,
-    live: Mapping[str, Diff] | None = None,
+    live: Live | None = None,
 ) -> str:
-    """Return the page. `against` gives each changed file its difference, `live` adds what apply would do."""
+    """Return the page. `against` gives each changed file its difference; `live` does so in its place,
+    and adds what apply would do.
+    """
+    if live is not None:
+        against = Against("the live state", live.files)
     env = Environment(
         loader=Templates(read_template),
         undefined=StrictUndefined,
@@ -71,7 +79,9 @@ def review(
         disrupts=list(_disrupts(layers, rendered, against)),
         nodes=nodes,
         against=against.name if against else None,
-        live=_live(live) if live is not None else None,
+        live=live.view() if live is not None else None,
+        differences=live.differences() if live is not None else {},
+        unknown=[node.name for node in plan.nodes if live is not None and node.name not in live.diffs],
         pieces=pieces.texts,
     )
 
@@ -198,13 +208,13 @@ def _node(
 
 
 def _file(
-    file: RenderedFile, pieces: _Pieces, before: Mapping[str, str], *, compared: bool
+    file: RenderedFile, pieces: _Pieces, before: Mapping[str, str | None], *, compared: bool
 ) -> dict[str, Any]:
     old = before.get(file.path)
     change = ""
-    if compared and old is None:
+    if compared and file.path not in before:
         change = "new"
-    elif old is not None and old != file.content:
+    elif compared and old != file.content:
         change = "changed"
     return {
         "path": file.path,
@@ -245,14 +255,3 @@ def _disrupts(
         }
         if has:
             yield {"title": layer.title, "words": words, "nodes": [n for n in rendered.files if n in changed]}
-
-
-def _live(diffs: Mapping[str, Diff]) -> list[dict[str, Any]]:
-    return [
-        {
-            "node": name,
-            "changes": [change for change in found.changes if change.counts],
-            "disruptive": len(found.disruptive),
-        }
-        for name, found in diffs.items()
-    ]

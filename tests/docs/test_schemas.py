@@ -81,6 +81,9 @@ def test_collect_diff_and_verify(tmp_path: Path, capsys: Captured) -> None:
     for verb, code in (("diff", 0), ("verify", 2)):
         assert main([verb, "-i", INVENTORY, "--facts", str(path), "--json"]) == code
         check(json.loads(capsys.readouterr().out))
+    words = ["review", str(path), "-i", INVENTORY, "-o", str(tmp_path / "page.html"), "--json"]
+    assert main(words) == 0
+    check(json.loads(capsys.readouterr().out))
 
 
 def test_a_report_of_an_apply() -> None:

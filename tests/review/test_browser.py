@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fabric_plan.report.review import review
+from fabric_plan.resources import layers, template
+from fabric_plan.simulate.prove import prove
+from tests.facts_builder import rendered
 from tests.review.browser import Seen, chromium, why_not
-from tests.review.pages import HOSTILE, hostile, page, page_of, ring
+from tests.review.pages import HOSTILE, example, hostile, page, page_of, ring
 from tests.review.screenshots import FOLDER, PICTURES
+from tests.review.test_live import facts_of, live, mtu_1500, small_queues
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(why_not()), reason=why_not() or "")]
 
@@ -101,6 +106,22 @@ def test_a_hostile_plan_runs_nothing(see: Seen) -> None:
     assert tab.locator("img").count() == 0
 
 
+def test_the_live_state_stands_beside_the_plan(see: Seen) -> None:
+    facts = facts_of({"spark1": small_queues("0000:01:00.0"), "spark2": mtu_1500})
+    plan = example("ring4")
+    tab = see.open(review(plan, rendered(plan), prove(plan), layers(), template, live=live(facts)))
+    part = tab.locator("details.node-part", has_text="spark2:").first
+    assert "1 differences" in part.locator("summary").first.inner_text()
+    part.locator("summary").first.click()
+    file = part.locator("details.file", has_text="40-sparkring-plane1.yaml").first
+    file.locator("summary").click()
+    assert "mtu: 1500" in file.locator(".diff .del").first.inner_text()
+    entry = tab.locator("details.live", has_text="spark1:")
+    entry.locator("summary").click()
+    assert entry.locator("table").is_visible()
+    assert see.axe() == []
+
+
 def test_it_prints(see: Seen) -> None:
     tab = see.open(page_of("ring4"))
     tab.emulate_media(media="print")
@@ -128,7 +149,7 @@ def test_no_text_of_the_drawing_lies_on_another(see: Seen, name: str) -> None:
 
 
 def test_the_pictures_of_docs_show_what_there_is() -> None:
-    for name, (example, scheme, path) in PICTURES.items():
+    for name, (inventory, scheme, path) in PICTURES.items():
         assert (FOLDER / f"{name}.png").exists(), "make screenshots"
-        assert f"<summary>{path}</summary>" in page_of(example)
+        assert f"<summary>{path}</summary>" in page_of(inventory)
         assert scheme in ("light", "dark")
