@@ -8,6 +8,7 @@ LAB_RECORD ?= docs/lab-record.txt
 
 lab: $(STAMP)  ## build and boot the staging lab (Debian or Ubuntu; installs the packages that it needs)
 	$(LAB_PYTHON) -m lab up -i $(LAB_INVENTORY)
+	mkdir -p build && ln -sfn "$$($(LAB_PYTHON) -c 'from lab.host import run_dir; print(run_dir())')" build/lab
 
 lab-down: $(STAMP)  ## end it
 	$(LAB_PYTHON) -m lab down
