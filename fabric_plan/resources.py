@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabric_plan.errors import RoleError
 from fabric_plan.roles import Hardware, Layer, Meaning, parse_hardware, parse_layer, parse_meanings
+
+if TYPE_CHECKING:
+    from fabric_plan.render.templates import Templates
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -54,6 +58,14 @@ def meanings() -> dict[str, dict[str, Meaning]]:
 
 
 @cache
-def template(name: str) -> str:
-    """Return the text of one template."""
+def _template(name: str) -> str:
     return _read(data_dir("templates") / name)
+
+
+@cache
+def templates() -> Templates:
+    """Return the templates, with what Jinja2 compiled of them before."""
+    from fabric_plan.compiled import compiled_templates
+    from fabric_plan.render.templates import Templates
+
+    return Templates(_template, compiled_templates())

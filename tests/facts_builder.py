@@ -58,7 +58,7 @@ MGMT = "enP7s7"
 
 def rendered(plan: Plan) -> Rendered:
     """Render with the roles and templates of this checkout."""
-    return render(plan, resources.layers(), resources.template)
+    return render(plan, resources.layers(), resources.templates())
 
 
 def desired(plan: Plan, tree: Rendered | None = None) -> dict[str, Desired]:

@@ -33,7 +33,7 @@ def rendered(path: Path) -> Mapping[str, str]:
     """Return the rendered tree of one inventory: content by relative path."""
     loaded = load(path.read_bytes(), path.name, resources.hardware_roles())
     plan = plan_fabric(loaded.fabric, loaded.notices)
-    tree = render(plan, resources.layers(), resources.template)
+    tree = render(plan, resources.layers(), resources.templates())
     files = {"plan.json": dump(plan_document(plan, tree, prove(plan)))}
     if path.stem in WHOLE:
         files |= {f"{node}{file.path}": file.content for node, part in tree.files.items() for file in part}

@@ -54,7 +54,7 @@ FORBIDDEN = {
     "asyncio",
     "logging",
 }
-SHELL = ("cli", "transport", "node", "apply", "verify", "resources", "prove")
+SHELL = ("cli", "compiled", "transport", "node", "apply", "verify", "resources", "prove")
 
 
 def modules() -> Iterator[Path]:

@@ -10,7 +10,7 @@ from fabric_plan.inventory.load import load
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from fabric_plan.simulate.prove import prove
 
 EXAMPLES = Path(__file__).parent.parent / "inventories"
@@ -43,7 +43,7 @@ def test_it_renders_and_proves(path: Path) -> None:
     proof = prove(plan)
     assert proof.ok, proof.failures
     assert proof.kernel_forwarded == 0
-    assert set(render(plan, layers(), template).files) == {node.name for node in plan.nodes}
+    assert set(render(plan, layers(), templates()).files) == {node.name for node in plan.nodes}
     assert plan.fabric.name == path.stem
 
 

@@ -13,7 +13,7 @@ from fabric_plan.inventory.load import load
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from fabric_plan.simulate.prove import prove
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ def test_it_renders_and_proves(name: str, mesh: str) -> None:
     plan = planned(name, mesh)
     proof = prove(plan)
     assert proof.ok, proof.failures
-    rendered = render(plan, layers(), template)
+    rendered = render(plan, layers(), templates())
     assert all(rendered.files[node.name] for node in plan.nodes)
     assert plan.mesh == (mesh != "off")
     rules = {"off": 0, "opposite": 2, "universal": 2 * len(plan.fabric.planes)}
@@ -65,7 +65,7 @@ def test_it_is_the_setup_that_was_found(name: str) -> None:
 
 def test_the_separating_prefix_reaches_the_environment() -> None:
     """Twins in one /24 work only with 26, so the file that sets it must say 26."""
-    rendered = render(planned("case05", "off"), layers(), template)
+    rendered = render(planned("case05", "off"), layers(), templates())
     lines = [
         line
         for file in rendered.files["forge-a"]

@@ -118,7 +118,7 @@ def report(found: Report, console: Console) -> ExitCode:
 
 def desired_states(plan: Plan) -> dict[str, Desired]:
     """Return what every node of `plan` has to look like."""
-    rendered = render(plan, resources.layers(), resources.template)
+    rendered = render(plan, resources.layers(), resources.templates())
     return {
         name: desired_of(name, {file.path: (file.mode, file.content) for file in files}, resources.layers())
         for name, files in rendered.files.items()

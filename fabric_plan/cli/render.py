@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def render_plan(plan: Plan) -> Rendered:
     """Render `plan` with the roles and templates that this tool carries."""
-    return render(plan, resources.layers(), resources.template)
+    return render(plan, resources.layers(), resources.templates())
 
 
 def run(options: argparse.Namespace, console: Console) -> ExitCode:
@@ -79,7 +79,7 @@ def _page(plan: Plan, rendered: Rendered, proof: Proof, out: Path) -> str:
 
     before = contents_before(out)
     against = Against("the render before", before) if before else None
-    return review(plan, rendered, proof, resources.layers(), resources.template, against=against)
+    return review(plan, rendered, proof, resources.layers(), resources.templates(), against=against)
 
 
 def _moved(plan: Plan, output: str | None) -> tuple[Notice, ...]:

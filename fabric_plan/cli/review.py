@@ -47,14 +47,14 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     if out.exists() and (not out.is_file() or not out.read_bytes().startswith(_START)):
         raise FabricPlanError("is there and is no page", where=options.output, hint="name another file")
     facts = _facts(options.facts, plan)
-    rendered = render(plan, resources.layers(), resources.template)
+    rendered = render(plan, resources.layers(), resources.templates())
     wants = {
         name: desired_of(name, {file.path: (file.mode, file.content) for file in files}, resources.layers())
         for name, files in rendered.files.items()
         if name in facts
     }
     live = Live.of(wants, facts, {name: _words(found.taken_unix) for name, found in facts.items()})
-    page = review(plan, rendered, prove(plan), resources.layers(), resources.template, live=live)
+    page = review(plan, rendered, prove(plan), resources.layers(), resources.templates(), live=live)
     write_whole(out, page)
     counts = live.differences()
     rows = [

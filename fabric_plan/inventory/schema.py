@@ -213,7 +213,7 @@ CableEnd = Annotated[str, BeforeValidator(_end)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class FunctionEntry(_Strict):

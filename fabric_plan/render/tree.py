@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateError, TemplateNotFound
+from jinja2 import Environment, TemplateError
 
 from fabric_plan.errors import RoleError
 from fabric_plan.nccl.env import rocenante_fixed
@@ -31,6 +31,7 @@ from fabric_plan.render.script_views import (
     marker_views,
     mesh_view,
 )
+from fabric_plan.render.templates import Templates
 from fabric_plan.render.views import NETPLAN_NUMBER, netplan_view
 from fabric_plan.roles import Artefact, Layer
 
@@ -61,36 +62,13 @@ class Rendered:
     files: Mapping[str, tuple[RenderedFile, ...]]
 
 
-class Templates(BaseLoader):
-    """Templates by name, from whatever reads them."""
-
-    def __init__(self, read: Callable[[str], str]) -> None:
-        self._read = read
-
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        try:
-            return self._read(template), template, lambda: True
-        except RoleError:
-            raise TemplateNotFound(template) from None
-
-
 def _yaml_scalar(value: object) -> str:
     """Write a string so that every YAML version reads it as that string: JSON's quoting is valid YAML."""
     return json.dumps(str(value), ensure_ascii=True)
 
 
-def environment(read: Callable[[str], str]) -> Environment:
-    """Return the Jinja environment of every template: undefined names are errors, blocks leave no blank
-    lines.
-    """
-    env = Environment(
-        loader=Templates(read),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - shell and YAML, quoted by the filters below
-    )
+def _environment(templates: Templates) -> Environment:
+    env = templates.environment(autoescape=False)
     env.filters["sh"] = lambda value: shlex.quote(str(value))
     env.filters["yaml"] = _yaml_scalar
     return env
@@ -162,11 +140,11 @@ def _node_views(plan: Plan, node: NodePlan) -> Item:
     }
 
 
-def render(plan: Plan, layers: Iterable[Layer], read_template: Callable[[str], str]) -> Rendered:
+def render(plan: Plan, layers: Iterable[Layer], templates: Templates) -> Rendered:
     """Render every file of every node. Raises `RoleError` where a template asks for something that no view
     offers.
     """
-    env = environment(read_template)
+    env = _environment(templates)
     core = plan_core(plan)
     plan_digest = digest(core)
     ordered = tuple(layers)

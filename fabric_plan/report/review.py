@@ -6,15 +6,14 @@ that a plan says; the script gets its data as JSON and writes it as text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, StrictUndefined
-
 from fabric_plan.planner.model import NodePlan, Path, Plan
-from fabric_plan.render.tree import Rendered, RenderedFile, Templates
+from fabric_plan.render.templates import Templates
+from fabric_plan.render.tree import Rendered, RenderedFile
 from fabric_plan.report.layout import BOX_H, BOX_W, layout
 from fabric_plan.report.summary import proof_lines
 from fabric_plan.report.words import marker_words, path_words, route_of, route_words, rule_of, rule_words
@@ -47,7 +46,7 @@ def review(
     rendered: Rendered,
     proof: Proof,
     layers: Iterable[Layer],
-    read_template: Callable[[str], str],
+    templates: Templates,
     *,
     against: Against | None = None,
     live: Live | None = None,
@@ -57,32 +56,29 @@ def review(
     """
     if live is not None:
         against = Against("the live state", live.files)
-    env = Environment(
-        loader=Templates(read_template),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     pieces = _Pieces()
     paths = [_path(plan, i, path) for i, path in enumerate(plan.paths)]
     nodes = [_node(plan, node, rendered.files[node.name], pieces, against) for node in plan.nodes]
-    return env.get_template(TEMPLATE).render(
-        plan=plan,
-        digest=rendered.digest,
-        drawing=_drawing(plan),
-        verdict=list(proof_lines(plan, proof)),
-        proof=proof,
-        paths=[(node.name, [p for p in paths if p["src"] == node.name]) for node in plan.nodes],
-        heat=_heat(plan),
-        queues=_queues(plan),
-        disrupts=list(_disrupts(layers, rendered, against)),
-        nodes=nodes,
-        against=against.name if against else None,
-        live=live.view() if live is not None else None,
-        differences=live.differences() if live is not None else {},
-        unknown=[node.name for node in plan.nodes if live is not None and node.name not in live.diffs],
-        pieces=pieces.texts,
+    return (
+        templates.environment(autoescape=True)
+        .get_template(TEMPLATE)
+        .render(
+            plan=plan,
+            digest=rendered.digest,
+            drawing=_drawing(plan),
+            verdict=list(proof_lines(plan, proof)),
+            proof=proof,
+            paths=[(node.name, [p for p in paths if p["src"] == node.name]) for node in plan.nodes],
+            heat=_heat(plan),
+            queues=_queues(plan),
+            disrupts=list(_disrupts(layers, rendered, against)),
+            nodes=nodes,
+            against=against.name if against else None,
+            live=live.view() if live is not None else None,
+            differences=live.differences() if live is not None else {},
+            unknown=[node.name for node in plan.nodes if live is not None and node.name not in live.diffs],
+            pieces=pieces.texts,
+        )
     )
 
 

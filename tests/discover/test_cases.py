@@ -17,7 +17,7 @@ from fabric_plan.errors import FabricPlanError
 from fabric_plan.inventory.load import load
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from fabric_plan.simulate.prove import prove
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -118,7 +118,7 @@ def test_what_is_adopted_renders_and_proves(name: str) -> None:
     assert got.text is not None
     plan = plan_fabric(load(got.text, "adopted.yaml", hardware_roles()).fabric)
     assert prove(plan).ok, prove(plan).failures
-    files = render(plan, layers(), template).files
+    files = render(plan, layers(), templates()).files
     nccl = [
         file.path
         for node in files.values()

@@ -16,7 +16,7 @@ from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.document import digest, dump, plan_core
 from fabric_plan.render.output import plan_document
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from fabric_plan.simulate.proof import Proof
 from tests.strategies import Sketch, sketches
 
@@ -31,7 +31,7 @@ def loaded(text: str, name: str = "some.yaml") -> Loaded:
 def written(inventory: Loaded, folder: Path, *, whole: bool = True) -> None:
     """Write the rendered tree of `inventory`; without `whole` only what the nodes themselves have."""
     plan = plan_fabric(inventory.fabric)
-    rendered = render(plan, layers(), template)
+    rendered = render(plan, layers(), templates())
     proof = Proof(0, 0, 0, (), (), plan.load)
     files = {f"{name}{f.path}": (f.content, 0o600) for name, node in rendered.files.items() for f in node}
     write_tree(folder, files | {"plan.json": (dump(plan_document(plan, rendered, proof)), 0o644)})

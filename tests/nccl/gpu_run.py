@@ -23,7 +23,7 @@ from fabric_plan.nccl.log import Verdict, check_log
 from fabric_plan.nccl.neighbours import devices
 from fabric_plan.planner.model import Plan
 from fabric_plan.render.tree import render
-from fabric_plan.resources import layers, template
+from fabric_plan.resources import layers, templates
 from tests.nccl.gpu_cases import CASES, LINT_CASES, Case
 from tests.nccl.namespaces import MGMT, MGMT_PORT, Wired, wire
 
@@ -142,7 +142,7 @@ def run(case: Case, library: Path, wired: Wired, root: Path) -> Outcome:
     """Run one case on the namespaces of its plan; files are rendered under `root`."""
     plan = wired.plan
     names = _ranks(case, plan)
-    rendered = render(plan, layers(), template)
+    rendered = render(plan, layers(), templates())
     processes: list[subprocess.Popen[str]] = []
     logs = {name: root / f"{name}.log" for name in names}
     started = time.monotonic()

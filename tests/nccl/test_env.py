@@ -16,7 +16,7 @@ from fabric_plan.nccl.graph import kinds
 from fabric_plan.planner.model import NodePlan, Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from tests.strategies import ALTERNATING, Sketch, sketches
 
 INVENTORIES = Path(__file__).parents[2] / "inventories"
@@ -213,7 +213,7 @@ _LINE = re.compile(r"[A-Z][A-Z0-9_]*=[A-Za-z0-9_.,:;=/@+-]*")
 @given(sketches())
 def test_every_environment_reads_the_same_for_systemd_and_docker(sketch: Sketch) -> None:
     plan = sketch.plan()
-    rendered = render(plan, (layer for layer in layers() if layer.layer == "nccl"), template)
+    rendered = render(plan, (layer for layer in layers() if layer.layer == "nccl"), templates())
     for node in plan.nodes:
         files = {file.path: file for file in rendered.files[node.name]}
         assert ("/etc/fabric-plan/env/nccl.env" in files) == (plan.nccl_prefix is not None)
@@ -241,6 +241,6 @@ def test_without_a_separating_prefix_there_is_no_nccl_environment() -> None:
     plan = Sketch(nodes=3, pins=pins).plan()
     assert plan.nccl_prefix is None
     assert nccl_env(plan, plan.nodes[0]) == ()
-    paths = {file.path for file in render(plan, layers(), template).files["n0"]}
+    paths = {file.path for file in render(plan, layers(), templates()).files["n0"]}
     assert not [path for path in paths if "/nccl" in path]
     assert "/etc/fabric-plan/env/rocenante.env" in paths

@@ -15,8 +15,9 @@ from fabric_plan.nccl.lint import lint_against
 from fabric_plan.nccl.neighbours import devices
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.plan import plan_fabric
+from fabric_plan.render.templates import Templates
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from tests.strategies import ALTERNATING, Sketch, sketches
 
 INVENTORIES = Path(__file__).parents[2] / "inventories"
@@ -32,7 +33,7 @@ LAYER = tuple(layer for layer in layers() if layer.layer == "nccl")
 
 def graph_texts(plan: Plan, node: str) -> dict[str, str]:
     """The graph files of one node by stem."""
-    files = render(plan, LAYER, template).files[node]
+    files = render(plan, LAYER, templates()).files[node]
     return {Path(file.path).stem: file.content for file in files if "/fabric-plan/nccl/" in file.path}
 
 
@@ -111,7 +112,7 @@ def test_one_plane_repeats_its_device() -> None:
 @given(sketches())
 def test_every_graph_is_clean_and_right_by_the_cables(sketch: Sketch) -> None:
     plan = sketch.plan()
-    rendered = render(plan, LAYER, template)
+    rendered = render(plan, LAYER, templates())
     for node in plan.nodes:
         texts = {
             Path(file.path).stem: file.content
@@ -162,8 +163,8 @@ def test_a_changed_template_that_nccl_would_not_take_does_not_render(
     damage: Callable[[str], str], said: str
 ) -> None:
     def read(name: str) -> str:
-        return damage(template(name)) if name == "nccl-graph.xml.j2" else template(name)
+        return damage(templates().read(name)) if name == "nccl-graph.xml.j2" else templates().read(name)
 
     with pytest.raises(RoleError) as raised:
-        render(_ring4(), LAYER, read)
+        render(_ring4(), LAYER, Templates(read))
     assert said in raised.value.message

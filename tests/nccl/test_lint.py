@@ -13,12 +13,14 @@ from fabric_plan.nccl.graph import GraphKind
 from fabric_plan.nccl.lint import lint, lint_against
 from fabric_plan.nccl.xml import Effect
 from fabric_plan.render.tree import render
-from fabric_plan.resources import layers, template
+from fabric_plan.resources import layers, templates
 from tests.nccl.gpu_cases import LINT_CASES, Case
 from tests.strategies import Sketch
 
 PLAN = Sketch().plan()
-FILES = {file.path.rsplit("/", 1)[1]: file.content for file in render(PLAN, layers(), template).files["n0"]}
+FILES = {
+    file.path.rsplit("/", 1)[1]: file.content for file in render(PLAN, layers(), templates()).files["n0"]
+}
 GOOD = FILES["ring.xml"]
 
 

@@ -156,7 +156,7 @@ def test_the_guides_template_of_plane_2_comes_out() -> None:
         end = f"[spark{i + 1}.f0, spark{(i + 1) % 4 + 1}.f1]"
         pins = f"planes: [{{subnet: 10.20.{i}.0/24}}, {{subnet: 10.10.{i}.0/24}}]"
         text = text.replace(f"ends: {end}", f"ends: {end}\n    {pins}")
-    tree = render(planned(text), resources.layers(), resources.template)
+    tree = render(planned(text), resources.layers(), resources.templates())
     file = next(f for f in tree.files["spark1"] if f.path == "/etc/netplan/41-sparkring-plane2.yaml")
     ours, guide = yaml.safe_load(file.content), yaml.safe_load(GUIDE_RANK0)
     renderer = guide["network"].pop("renderer")
@@ -166,7 +166,7 @@ def test_the_guides_template_of_plane_2_comes_out() -> None:
 
 
 def test_netplan_never_sets_a_renderer_for_others() -> None:
-    tree = render(planned(RING4), resources.layers(), resources.template)
+    tree = render(planned(RING4), resources.layers(), resources.templates())
     for files in tree.files.values():
         for file in files:
             if "/netplan/" in file.path:
@@ -182,11 +182,11 @@ def test_one_plane_keeps_the_opposite_paths_of_that_plane() -> None:
 
 
 def test_the_digest_covers_the_plan_and_no_other_file_carries_it() -> None:
-    first = render(planned(RING4), resources.layers(), resources.template)
+    first = render(planned(RING4), resources.layers(), resources.templates())
     moved = render(
         planned(RING4.replace("4c:bb:47:03:00:02", "4c:bb:47:03:00:42")),
         resources.layers(),
-        resources.template,
+        resources.templates(),
     )
     assert first.digest != moved.digest
     for node, files in first.files.items():

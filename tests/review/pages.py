@@ -7,7 +7,7 @@ from functools import cache
 
 from fabric_plan.planner.model import Plan
 from fabric_plan.report.review import Against, review
-from fabric_plan.resources import layers, template
+from fabric_plan.resources import layers, templates
 from fabric_plan.simulate.prove import prove
 from tests.facts_builder import rendered
 from tests.golden_trees import ROOT
@@ -27,7 +27,7 @@ def page_of(name: str) -> str:
 
 
 def page(plan: Plan, against: Against | None = None) -> str:
-    return review(plan, rendered(plan), prove(plan), layers(), template, against=against)
+    return review(plan, rendered(plan), prove(plan), layers(), templates(), against=against)
 
 
 def ring(count: int) -> Plan:

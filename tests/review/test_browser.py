@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabric_plan.report.review import review
-from fabric_plan.resources import layers, template
+from fabric_plan.resources import layers, templates
 from fabric_plan.simulate.prove import prove
 from tests.facts_builder import rendered
 from tests.review.browser import Seen, chromium, why_not
@@ -109,7 +109,7 @@ def test_a_hostile_plan_runs_nothing(see: Seen) -> None:
 def test_the_live_state_stands_beside_the_plan(see: Seen) -> None:
     facts = facts_of({"spark1": small_queues("0000:01:00.0"), "spark2": mtu_1500})
     plan = example("ring4")
-    tab = see.open(review(plan, rendered(plan), prove(plan), layers(), template, live=live(facts)))
+    tab = see.open(review(plan, rendered(plan), prove(plan), layers(), templates(), live=live(facts)))
     part = tab.locator("details.node-part", has_text="spark2:").first
     assert "1 differences" in part.locator("summary").first.inner_text()
     part.locator("summary").first.click()

@@ -17,7 +17,7 @@ from fabric_plan.node.reading import Reading
 from fabric_plan.node.records import Hairpin
 from fabric_plan.report.live import Live, disruptions
 from fabric_plan.report.review import review
-from fabric_plan.resources import layers, template
+from fabric_plan.resources import layers, templates
 from fabric_plan.simulate.prove import prove
 from tests.checks.sound import Mutate, broken, sound
 from tests.facts_builder import desired, rendered, with_file
@@ -44,7 +44,7 @@ def live(facts: dict[str, Facts]) -> Live:
 
 def page(facts: dict[str, Facts]) -> Reader:
     plan = example("ring4")
-    return read(review(plan, rendered(plan), prove(plan), layers(), template, live=live(facts)))
+    return read(review(plan, rendered(plan), prove(plan), layers(), templates(), live=live(facts)))
 
 
 def mtu_1500(facts: Facts) -> Facts:

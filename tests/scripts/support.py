@@ -42,7 +42,7 @@ def ring4() -> Plan:
 def rendered(plan: Plan, node: str) -> dict[str, RenderedFile]:
     """Every file of one node, by path."""
     if id(plan) not in _RENDERED:
-        files = render(plan, resources.layers(), resources.template).files
+        files = render(plan, resources.layers(), resources.templates()).files
         trees = {name: {file.path: file for file in tree} for name, tree in files.items()}
         _RENDERED[id(plan)] = (plan, trees)
     return _RENDERED[id(plan)][1][node]

@@ -28,7 +28,7 @@ def recover_script() -> str:
     """Return recover.sh as a node gets it."""
     loaded = load((PROJECT / "inventories/pair.yaml").read_bytes(), "pair.yaml", resources.hardware_roles())
     plan = plan_fabric(loaded.fabric, loaded.notices)
-    files = next(iter(render(plan, resources.layers(), resources.template).files.values()))
+    files = next(iter(render(plan, resources.layers(), resources.templates()).files.values()))
     return next(file.content for file in files if file.path.endswith("/recover.sh"))
 
 

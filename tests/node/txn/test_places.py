@@ -21,7 +21,7 @@ TRIAL = "/run/fabric-plan/trial/7"
 def entries() -> tuple[Entry, ...]:
     """Every file of a node of the example ring."""
     plan = planned((ROOT / "inventories" / "ring4.yaml").read_text())
-    files = render(plan, resources.layers(), resources.template).files["spark1"]
+    files = render(plan, resources.layers(), resources.templates()).files["spark1"]
     return tuple(Entry(file.path, file.mode, file.content.encode()) for file in files)
 
 
