@@ -13,7 +13,7 @@ from fabric_plan.inventory.load import load
 from fabric_plan.planner.model import Plan
 from fabric_plan.planner.plan import plan_fabric
 from fabric_plan.render.tree import render
-from fabric_plan.resources import hardware_roles, layers, template
+from fabric_plan.resources import hardware_roles, layers, templates
 from fabric_plan.simulate.prove import prove
 from tests.golden_trees import ROOT
 
@@ -48,7 +48,7 @@ def whole(text: str) -> str:
 def test_every_inventory_renders_and_proves(page: Path, text: str) -> None:
     plan = planned(whole(text))
     assert prove(plan).ok
-    assert render(plan, layers(), template).files.keys() == {node.name for node in plan.nodes}
+    assert render(plan, layers(), templates()).files.keys() == {node.name for node in plan.nodes}
 
 
 def test_the_examples_that_pages_name_are_there() -> None:
@@ -96,7 +96,7 @@ def test_a_triangle_relays_nothing() -> None:
     assert not any(node.relay_routes or node.rules or node.markers for node in plan.nodes)
     assert not [
         path
-        for files in render(plan, layers(), template).files.values()
+        for files in render(plan, layers(), templates()).files.values()
         for path in files
         if "hairpin" in path.path
     ]
