@@ -497,6 +497,22 @@ def test_one_fault_one_root(case: Fault) -> None:
     assert root.check.mend and root.check.read != root.check.expected
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("MTU on one end", "marker with wrong arguments"),
+        ("sysctl at its default", "GID missing"),
+        ("hairpin smaller in effect", "MTU on one end"),
+        ("file edited", "unit file edited"),
+    ],
+)
+def test_two_faults_on_one_thing_stay_two_roots(one: str, other: str) -> None:
+    cases = [next(case for case in FAULTS if case.name == name) for name in (one, other)]
+    change = all_of(*(case.changes["spark1"] for case in cases))
+    roots = sorted(root.check.id for root in found(broken(SCENE, {"spark1": change})).roots)
+    assert roots == sorted(case.root for case in cases)
+
+
 def test_every_id_has_its_text_and_every_implication_an_id() -> None:
     assert set(IMPLIES) <= set(TEXTS)
     assert {effect for effects in IMPLIES.values() for effect in effects} <= set(TEXTS)

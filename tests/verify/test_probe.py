@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fabric_plan.checks.model import Check, Verdict, Verification
-from fabric_plan.checks.probe import rules_on
+from fabric_plan.checks.probe import Kind, ProbeRun, Trial, Window, probe_checks, rules_on
 from fabric_plan.checks.run import verify
 from fabric_plan.checks.scene import Scene
 from fabric_plan.node.document import Facts, Tool, Usage
 from fabric_plan.verify.probe import missing_tools, obstacles
 from tests.checks.test_faults import marker_dead
-from tests.facts_builder import desired
+from tests.facts_builder import desired, read
 from tests.planner.test_ring4 import RING4, planned, with_mesh
 from tests.verify.world import World, world
 
@@ -91,6 +91,44 @@ def test_a_noisy_idle_window_proves_nothing() -> None:
 def test_a_little_of_others_traffic_in_both_windows_is_taken_off() -> None:
     by_id, _ = probed(world(PLAN, noise=2))
     assert verdicts(by_id["forwarded"]) == {Verdict.PASS}
+
+
+def forwarded(count: int | None) -> dict[str, Facts]:
+    known = {} if count is None else {"IpForwDatagrams": count}
+    return {"spark1": replace(world(PLAN).facts("spark1"), snmp=read(known))}
+
+
+@pytest.mark.parametrize(
+    ("idle", "busy", "far_s", "verdict"),
+    [
+        (0, 0, 2.0, Verdict.PASS),
+        (0, 29, 2.0, Verdict.PASS),
+        (0, 30, 2.0, Verdict.FAIL),  # 1 % of two rules' 1500 frames
+        (25, 54, 2.0, Verdict.PASS),
+        (25, 55, 2.0, Verdict.FAIL),
+        (31, 31, 2.0, Verdict.NOT_PROVEN),
+        (15, 59, 4.0, Verdict.PASS),  # twice as long as the idle window: twice its count is others'
+        (16, 32, 4.0, Verdict.NOT_PROVEN),
+        (None, 0, 2.0, Verdict.NOT_PROVEN),
+        (0, None, 2.0, Verdict.NOT_PROVEN),
+        (0, -1, 2.0, Verdict.NOT_PROVEN),  # began anew
+    ],
+)
+def test_what_the_kernel_forwarded_is_held_against_the_idle_window(
+    idle: int | None, busy: int | None, far_s: float, verdict: Verdict
+) -> None:
+    far = [path for path in PLAN.paths if not path.direct and path.src < path.dst]
+    crossing = [Trial(Kind.FAR, path, 10.0, 1500) for path in far if "spark1" in path.through]
+    assert len(crossing) == 1
+    start = forwarded(5)
+    run = ProbeRun(
+        tuple(crossing),
+        Window(start, start, 1.0),
+        Window(start, forwarded(None if idle is None else 5 + idle), 2.0),
+        Window(start, forwarded(None if busy is None else 5 + busy), far_s),
+    )
+    (check,) = [c for c in probe_checks(PLAN, run) if c.id == "forwarded" and c.node == "spark1"]
+    assert check.verdict is verdict, check.read
 
 
 def test_an_overflowing_queue_is_the_root_of_what_the_far_end_sees() -> None:
