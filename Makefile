@@ -41,16 +41,8 @@ test-faults: $(STAMP)  ## every fault at every step of an apply
 test-chain: $(STAMP)  ## the command line, first apply to removal, against four machines behind SSH servers
 	$(BIN)/python -m pytest -m chain
 
-test-wheel: $(STAMP)  ## build the wheel, install it in an empty environment, render there
-	rm -rf build/wheel && mkdir -p build/wheel/empty
-	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w build/wheel .
-	$(PYTHON) -m venv build/wheel/env
-	build/wheel/env/bin/python -m pip install -q --disable-pip-version-check build/wheel/*.whl
-	cp inventories/ring4.yaml build/wheel/empty/home.yaml
-	cd build/wheel/empty && ../env/bin/fabric-plan render -i home.yaml -o out | grep 'proof: ok'
-	test -s build/wheel/empty/out/spark4/etc/netplan/41-sparkring-plane2.yaml
-	test -s build/wheel/empty/out/review.html -a -s build/wheel/env/share/man/man1/fabric-plan.1
-	cd build/wheel/empty && ../env/bin/fabric-plan explain half-bandwidth
+test-wheel: $(STAMP)  ## wheel and sdist, installed and used in empty environments of each Python that is here
+	$(BIN)/python -m tests.packaging.try_it
 
 golden: $(STAMP)  ## rewrite the golden trees after a change that is meant
 	$(BIN)/python -m tests.golden_trees
