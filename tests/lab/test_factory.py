@@ -28,9 +28,9 @@ def test_identity_as_user_space_reads_it(factory: Lab) -> None:
     node = factory.spec.nodes[0]
     script = """
     for dev in $1; do
-        echo $(basename $(readlink /sys/class/net/$dev/device)) $(basename $(readlink
-        /sys/class/net/$dev/device/driver)) \
-             $(cat /sys/class/net/$dev/phys_port_name) $(cat /sys/class/net/$dev/device/vendor)
+        card=/sys/class/net/$dev/device
+        echo $(basename $(readlink $card)) $(basename $(readlink $card/driver)) \\
+             $(cat /sys/class/net/$dev/phys_port_name) $(cat $card/vendor)
     done; cat /sys/class/infiniband/*/sys_image_guid | sort -u | wc -l
     """
     devices = " ".join(f.netdev for f in node.functions)

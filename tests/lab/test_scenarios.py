@@ -207,8 +207,8 @@ def test_6_a_neighbour_that_reboots_takes_nothing_with_it(meshed: Lab, plan: Pla
 
 SNAPSHOT = r"""
 for d in $(ls /sys/class/net); do tc qdisc show dev $d; tc filter show dev $d ingress; done
-ip -4 rule; ip -4 route show table all | sort; nft list ruleset | sed 's/counter packets [0-9]* bytes
-[0-9]*//'; iptables -S
+ip -4 rule; ip -4 route show table all | sort; iptables -S
+nft list ruleset | sed 's/counter packets [0-9]* bytes [0-9]*//'
 sysctl -a 2>/dev/null | grep -E '^net.ipv4.(ip_forward|conf)' | sort
 """
 
