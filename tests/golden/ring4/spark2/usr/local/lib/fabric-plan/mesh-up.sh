@@ -669,6 +669,7 @@ converge_markers() {
     done
 }
 
+
 # ---- the environment that follows --------------------------------------------------------------------------------------------
 
 # read_line FILE: its first line; empty where it cannot be read.
@@ -754,6 +755,7 @@ write_environment() {
         fi
     } | replace_file "$RUN/rocenante.env" || problem "cannot write $RUN/rocenante.env"
 }
+
 
 take_lock lock
 wait_for_functions
