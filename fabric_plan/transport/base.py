@@ -35,6 +35,17 @@ class Target:
         return cls(node.name, node.mgmt, node.ssh_user, node.ssh_port, node.hardware.patience)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that may pass: for each part of connecting (``ConnectTimeout`` wins over it); of silence before
+    the node is asked for a sign of life; and without such a sign before the connection counts as dead.
+    """
+
+    connect_s: float = 10.0
+    pulse_s: float = 5.0
+    dead_s: float = 15.0
+
+
 class Connection(Protocol):
     """An open way to one node."""
 

@@ -5,20 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from fabric_plan.transport.base import Connection, Target
+from fabric_plan.transport.base import Connection, Limits, Target
 from fabric_plan.transport.exchange import Rights
 from fabric_plan.transport.ssh_config import read_config
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds that may pass: for each part of connecting (``ConnectTimeout`` wins over it); of silence before
-    the node is asked for a sign of life; and without such a sign before the connection counts as dead.
-    """
-
-    connect_s: float = 10.0
-    pulse_s: float = 5.0
-    dead_s: float = 15.0
 
 
 @dataclass(slots=True)

@@ -15,9 +15,8 @@ from paramiko.config import SSHConfig
 from paramiko.pkey import UnknownKeyType
 
 from fabric_plan.errors import TransportError
-from fabric_plan.transport.base import Target
+from fabric_plan.transport.base import Limits, Target
 from fabric_plan.transport.known_hosts import DEFAULT_PORT, KnownKey, known_keys, lookup_names
-from fabric_plan.transport.ssh import Limits
 from fabric_plan.transport.ssh_auth import Keys
 from fabric_plan.transport.ssh_errors import Hop, ShownKeyError, explain
 

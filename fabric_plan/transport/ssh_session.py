@@ -14,9 +14,8 @@ from typing import Any
 from paramiko import Channel, SSHException, Transport
 
 from fabric_plan.errors import FabricPlanError, TransportError
-from fabric_plan.transport.base import Target
+from fabric_plan.transport.base import Limits, Target
 from fabric_plan.transport.exchange import Exchange, Rights
-from fabric_plan.transport.ssh import Limits
 from fabric_plan.transport.ssh_route import Route, find_route
 
 # A wait is cut into slices of this length, to look at the clocks in between.

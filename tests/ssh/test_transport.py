@@ -17,10 +17,10 @@ import pytest
 
 from fabric_plan.errors import FabricPlanError, NodeError, TransportError
 from fabric_plan.facts import load_facts
-from fabric_plan.transport.base import Target, each
+from fabric_plan.transport.base import Limits, Target, each
 from fabric_plan.transport.exchange import Rights, Sudo
 from fabric_plan.transport.program import program
-from fabric_plan.transport.ssh import Limits, Ssh
+from fabric_plan.transport.ssh import Ssh
 from tests.ssh.nodes import LOOPBACK, Cluster, SshNode, write_key
 from tests.ssh.wire import Wire
 
