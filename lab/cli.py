@@ -28,8 +28,26 @@ def add_parser(subparsers: SubParsers) -> argparse.ArgumentParser:
 def add_verbs(parser: argparse.ArgumentParser) -> None:
     """Add the lab's verbs to a parser."""
     verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="VERB")
-    verbs.add_parser("build", help="build kernel module and image, nothing else")
-    up = verbs.add_parser("up", help="build what is missing and bring the nodes up in their clean state")
+
+    def verb(name: str, example: str, text: str, more: str = "") -> argparse.ArgumentParser:
+        found = verbs.add_parser(
+            name,
+            help=text,
+            epilog=f"example:\n  fabric-plan lab {example}{more}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name in ("up", "status"):
+            found.add_argument(
+                "--json", action="store_true", default=argparse.SUPPRESS, help="one JSON document on stdout"
+            )
+        return found
+
+    verb("build", "build", "build kernel module and image, nothing else")
+    up = verb(
+        "up",
+        "up -i inventories/ring4.yaml",
+        "build what is missing and bring the nodes up in their clean state",
+    )
     up.add_argument("-i", "--inventory", help="take nodes, MACs and cables from this inventory")
     up.add_argument(
         "--nodes", type=int, default=4, help="without an inventory: a ring of this many nodes (default 4)"
@@ -42,23 +60,16 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         help="how that ring is cabled",
     )
     up.add_argument("--accel", choices=("kvm", "tcg"), help="default: kvm where /dev/kvm works")
-    verbs.add_parser("status", help="which nodes are up, and how to reach them")
-    verbs.add_parser(
-        "save", help="keep the present state as the one that restore returns to; the lab goes on from it"
-    )
-    verbs.add_parser("restore", help="return all nodes to the kept state")
-    verbs.add_parser("down", help="end all nodes")
-    ssh = verbs.add_parser("ssh", help="a shell or a command on a node")
+    verb("status", "status", "which nodes are up, and how to reach them")
+    verb("save", "save", "keep the present state as the one that restore returns to; the lab goes on from it")
+    verb("restore", "restore", "return all nodes to the kept state")
+    verb("down", "down", "end all nodes")
+    ssh = verb("ssh", "ssh spark2 ip -br addr", "a shell or a command on a node")
     ssh.add_argument("node")
     ssh.add_argument("command", nargs=argparse.REMAINDER)
-    console = verbs.add_parser("console", help="what a node's console said last")
+    console = verb("console", "console spark2", "what a node's console said last")
     console.add_argument("node")
-    fault = verbs.add_parser(
-        "fault",
-        help="make something fail",
-        epilog=_fault_help(),
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    fault = verb("fault", "fault spark2 cable f0 0", "make something fail", f"\n\nfaults:\n{_fault_help()}")
     fault.add_argument("node")
     fault.add_argument("fault", choices=list(faults.FAULTS), metavar="FAULT")
     fault.add_argument("target", nargs="?", help="netdev, PCI address or port; nic-swap: PCI=MAC,...")

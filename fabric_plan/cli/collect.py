@@ -43,12 +43,13 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
 
     def ask(asked: Question) -> dict[str, Any]:
         target, interfaces = asked
-        connection = transport.connect(target)
-        try:
-            request, limit_s = question(target, interfaces)
-            return connection.call("collect", request, limit_s=limit_s)
-        finally:
-            connection.close()
+        with console.stage(f"{target.name}: asked for its facts"):
+            connection = transport.connect(target)
+            try:
+                request, limit_s = question(target, interfaces)
+                return connection.call("collect", request, limit_s=limit_s)
+            finally:
+                connection.close()
 
     documents: dict[str, dict[str, Any]] = {}
     facts: dict[str, Facts] = {}

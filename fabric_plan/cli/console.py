@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 from fabric_plan.errors import FabricPlanError
@@ -23,11 +24,13 @@ class Console:
         json: bool = False,
         color: bool = True,
         verbose: bool = False,
+        patience_s: float = 1.0,
         out: IO[str] | None = None,
         err: IO[str] | None = None,
     ) -> None:
         self.json = json
         self.verbose = verbose
+        self._patience_s = patience_s
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._color = color and "NO_COLOR" not in os.environ
@@ -49,6 +52,32 @@ class Console:
     def note(self, text: str) -> None:
         """Write one line of progress or warning to stderr."""
         self._err.write(f"{text}\n")
+
+    def progress(self, text: str) -> None:
+        """Write one line of progress where a person watches: not to a pipe, and not with ``--json``."""
+        if self.watched:
+            self.note(text)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a person watches what this run does."""
+        return not self.json and self._err.isatty()
+
+    @contextmanager
+    def stage(self, text: str) -> Iterator[None]:
+        """Say `text` as progress once what is inside has taken a second. Threads may call it."""
+        if not self.watched:
+            yield
+            return
+        from threading import Timer
+
+        timer = Timer(self._patience_s, self.note, (f"· {text}",))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def error(self, error: FabricPlanError) -> None:
         """Write an error's lines to stderr."""

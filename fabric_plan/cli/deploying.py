@@ -63,7 +63,7 @@ def holder() -> str:
 
 def observer(console: Console) -> Observer:
     """Return an observer that says stages and steps on stderr where a person watches; silent otherwise."""
-    if console.json or not sys.stderr.isatty():
+    if not console.watched:
         return Observer()
     lock = threading.Lock()
 
@@ -126,17 +126,22 @@ def desired_states(plan: Plan) -> dict[str, Desired]:
 
 
 def on_nodes(
-    plan: Plan, names: tuple[str, ...], options: argparse.Namespace, work: Callable[[Connection], T]
+    plan: Plan,
+    names: tuple[str, ...],
+    options: argparse.Namespace,
+    console: Console,
+    work: Callable[[Connection], T],
 ) -> dict[str, T]:
     """Do `work` over one connection to each node, in parallel. Raises the first node's error."""
     transport = transport_of(options)
 
     def one(name: str) -> T:
-        connection = transport.connect(Target.of(plan.fabric.node(name)))
-        try:
-            return work(connection)
-        finally:
-            connection.close()
+        with console.stage(f"{name}: asked"):
+            connection = transport.connect(Target.of(plan.fabric.node(name)))
+            try:
+                return work(connection)
+            finally:
+                connection.close()
 
     found = {}
     for name, result in each({name: name for name in names}, one).items():

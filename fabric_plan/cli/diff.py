@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     plan = read_plan(options.inventory)
     names = chosen_nodes(plan, options.node)
     wants = {name: want for name, want in desired_states(plan).items() if name in names}
-    facts = _saved(options.facts, names) if options.facts else _live(options, plan, wants)
+    facts = _saved(options.facts, names) if options.facts else _live(options, plan, wants, console)
     found = {name: diff(want, facts[name]) for name, want in wants.items()}
     for line, style in lines(found):
         console.say(line, style)
@@ -60,15 +60,18 @@ def _saved(name: str, names: tuple[str, ...]) -> Mapping[str, Facts]:
     return facts
 
 
-def _live(options: argparse.Namespace, plan: Plan, wants: Mapping[str, Desired]) -> Mapping[str, Facts]:
+def _live(
+    options: argparse.Namespace, plan: Plan, wants: Mapping[str, Desired], console: Console
+) -> Mapping[str, Facts]:
     transport = transport_of(options)
 
     def one(name: str) -> Facts:
         session = Session(Target.of(plan.fabric.node(name)), transport, 0)
-        try:
-            return collect(session, [function.netdev for function in wants[name].functions])
-        finally:
-            session.drop()
+        with console.stage(f"{name}: asked for its facts"):
+            try:
+                return collect(session, [function.netdev for function in wants[name].functions])
+            finally:
+                session.drop()
 
     results = each({name: name for name in wants}, one)
     facts = {}

@@ -102,13 +102,13 @@ def _live(options: argparse.Namespace, console: Console) -> tuple[tuple[Told, ..
         raise UsageError("name the nodes, all of them", hint=EXAMPLE)
     role = hardware_roles()[options.hardware]
     told, connections = ask(
-        transport_of(options), [Asked.parse(word) for word in options.nodes], console.note
+        transport_of(options), [Asked.parse(word) for word in options.nodes], console.progress
     )
     try:
         if not options.probe_cables:
             return told, {}
         return told, probe(
-            connections, {one.name: _fabric_functions(one, role) for one in told}, console.note
+            connections, {one.name: _fabric_functions(one, role) for one in told}, console.progress
         )
     finally:
         for connection in connections.values():

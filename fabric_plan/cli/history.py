@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     names = chosen_nodes(plan, options.node)
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
-    found = on_nodes(plan, names, options, history_of)
+    found = on_nodes(plan, names, options, console, history_of)
     rows = [
         (
             name,

@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, console: Console) -> ExitCode:
     """Plan and prove; a proof that fails is an error."""
     plan = read_plan(options.inventory)
-    proof = prove(plan)
+    with console.stage(f"proving {len(plan.nodes)} nodes"):
+        proof = prove(plan)
     print_notices(console, plan.notices)
     print_proof(plan, proof, console)
     if console.verbose:
@@ -61,7 +62,7 @@ def _ping(plan: Plan, console: Console) -> Pinged:
     """Ping every address through real kernels, and say what came of it."""
     from fabric_plan.prove.netns import ping_all
 
-    console.note(f"building {len(plan.nodes)} nodes in network namespaces and pinging ..")
+    console.progress(f"building {len(plan.nodes)} nodes in network namespaces and pinging ..")
     pinged = ping_all(plan)
     figures = f"{pinged.answered} of {pinged.asked} pings answered, {pinged.size} bytes each"
     if pinged.ok:

@@ -46,11 +46,13 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     """Plan, prove, render, write, report."""
     plan = read_plan(options.inventory)
     nodes = chosen_nodes(plan, options.node)
-    proof = prove(plan)
+    with console.stage(f"proving {len(plan.nodes)} nodes"):
+        proof = prove(plan)
     if not options.force:
         refuse_unproven(proof)
     plan = replace(plan, notices=(*plan.notices, *_moved(plan, options.output)))
-    rendered = render_plan(plan)
+    with console.stage(f"rendering {len(plan.nodes)} nodes"):
+        rendered = render_plan(plan)
     document = plan_document(plan, rendered, proof)
     if options.output:
         files = {
@@ -58,7 +60,8 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
             for name in nodes
             for file in rendered.files[name]
         }
-        page = _page(plan, rendered, proof, Path(options.output))
+        with console.stage("drawing the review page"):
+            page = _page(plan, rendered, proof, Path(options.output))
         beside = {REVIEW_FILE: (page, 0o644), PLAN_FILE: (dump(document), 0o644)}
         write_tree(Path(options.output), {**files, **beside})
     _report(plan, rendered, console)

@@ -54,7 +54,9 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         if name in facts
     }
     live = Live.of(wants, facts, {name: _words(found.taken_unix) for name, found in facts.items()})
-    page = review(plan, rendered, prove(plan), resources.layers(), resources.templates(), live=live)
+    with console.stage("proving the plan"):
+        proof = prove(plan)
+    page = review(plan, rendered, proof, resources.layers(), resources.templates(), live=live)
     write_whole(out, page)
     counts = live.differences()
     rows = [

@@ -40,5 +40,5 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         console.note(f"{connection.target.name}: back to generation {number}")
         return desired_of(connection.target.name, files_of(connection, number), resources.layers())
 
-    wants = on_nodes(plan, names, options, before)
+    wants = on_nodes(plan, names, options, console, before)
     return deploy("rollback", plan, wants, options, console)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -99,7 +98,7 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         return _finish(plan, wants, known, {}, (), names, options, console)
     # The peers' live MACs are in the checks of a node, so all are asked, whichever are reported.
     asked = names if options.local else [node.name for node in plan.nodes]
-    with Nodes(plan, wants, asked, transport_of(options), options.library) as nodes:
+    with Nodes(plan, wants, asked, transport_of(options), options.library, console.stage) as nodes:
         if options.watch:
             return _watch(nodes, plan, wants, names, options, console)
         facts, failed = nodes.collect()
@@ -147,8 +146,7 @@ def _probe(
     stop = tuple(obstacles(plan, facts, busy=options.probe_busy))
     if stop:
         return stop, facts
-    say = console.note if sys.stderr.isatty() and not console.json else lambda text: None
-    checks, after = Probe(nodes, plan, facts, say).run()
+    checks, after = Probe(nodes, plan, facts, console.progress).run()
     merged = {
         name: replace(after[name], libraries=facts[name].libraries) if name in after else facts[name]
         for name in facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -25,6 +26,10 @@ USUAL_LIBRARIES = (
 )
 
 
+def _silent(text: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class Nodes:
     """Connections to the nodes of a plan, opened by the first call and closed at the end of a ``with``."""
 
@@ -35,12 +40,14 @@ class Nodes:
         names: Iterable[str],
         transport: Transport,
         libraries: Iterable[str] = (),
+        stage: Callable[[str], AbstractContextManager[None]] = _silent,
     ) -> None:
         self.plan = plan
         self._desired = desired
         self.names = tuple(names)
         self._transport = transport
         self._libraries = tuple(libraries)
+        self._stage = stage
         self._open: dict[str, Connection] = {}
 
     def __enter__(self) -> Nodes:
@@ -98,7 +105,8 @@ class Nodes:
                 libraries=(*USUAL_LIBRARIES, *self._libraries) if unknown else (),
                 marks=marks_for(self._desired[name]) if unknown else (),
             )
-            return facts_of(self.call(name, "collect", request, limit_s), node=name)
+            with self._stage(f"{name}: asked for its facts"):
+                return facts_of(self.call(name, "collect", request, limit_s), node=name)
 
         facts: dict[str, Facts] = {}
         failed: dict[str, str] = {}

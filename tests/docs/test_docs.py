@@ -85,6 +85,14 @@ def test_examples_of_help_parse(verb: str) -> None:
         parser(verb).parse_args(shlex.split(line.strip().split(" > ")[0])[1:])
 
 
+def test_each_verb_of_the_lab_has_an_example() -> None:
+    action = next(a for a in sub("lab")._actions if isinstance(a, argparse._SubParsersAction))
+    for name, verb in action.choices.items():
+        found = re.match(r"example:\n  fabric-plan (lab \S+.*)", verb.epilog or "")
+        assert found, name
+        assert parser("lab").parse_args(shlex.split(found[1])).lab_verb == name
+
+
 def test_commands_in_explanations_are_known() -> None:
     for one in listed(meanings()):
         for command in inline(f"{one.meaning.why} {one.meaning.mend}"):

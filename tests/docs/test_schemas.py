@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -18,6 +20,7 @@ from fabric_plan.cli.console import Console
 from fabric_plan.cli.main import main
 from fabric_plan.compare.diff import diff
 from fabric_plan.facts.saved import collection
+from lab import driver
 from tests.checks.sound import broken, sound
 from tests.checks.test_faults import marker_dead
 from tests.facts_builder import desired
@@ -103,9 +106,42 @@ def test_a_report_of_an_apply() -> None:
 
 def test_a_history(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     kept = History((Generation(2, 1767225600, "ab" * 32, "me@here", "apply", "committed"),), 2)
-    monkeypatch.setattr(history, "on_nodes", lambda plan, names, options, work: dict.fromkeys(names, kept))
+    monkeypatch.setattr(history, "on_nodes", lambda plan, names, *_: dict.fromkeys(names, kept))
     assert main(["history", "-i", INVENTORY, "--json"]) == 0
     check(json.loads(capsys.readouterr().out))
+
+
+INSIDE = {"node", "facts", "reply", "trial", "generation"}  # what nodes and the tool say to each other
+
+
+def test_every_document_has_a_schema() -> None:
+    sources = [*(ROOT / "fabric_plan").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]
+    text = "".join(path.read_text() for path in sources)
+    names = set(re.findall(r'"fabric-plan/([a-z-]+)/v1"', text)) | {"adopt", "discover"}
+    assert names - INSIDE == {path.stem for path in SCHEMAS.glob("*.json")}
+
+
+def test_what_nccl_prints(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["render", "-i", INVENTORY, "-o", str(tmp_path / "b")]) == 0
+    graph = tmp_path / "b" / "spark2/etc/fabric-plan/nccl/ring.xml"
+    capsys.readouterr()
+    assert main(["nccl", "check", str(graph), "--json"]) == 0
+    check(json.loads(capsys.readouterr().out))
+    graph.write_text("<system>")
+    assert main(["nccl", "check", str(graph), "--json"]) == 2
+    check(json.loads(capsys.readouterr().out))
+    for log in sorted((ROOT / "tests" / "nccl" / "logs").iterdir())[:6]:
+        assert main(["nccl", "check-log", str(log), "--json"]) in (0, 2)
+        check(json.loads(capsys.readouterr().out))
+
+
+def test_the_state_of_a_lab(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    node = SimpleNamespace(node=SimpleNamespace(name="spark1"), ssh_port=20001, pid=lambda: 1)
+    running = SimpleNamespace(machines=lambda: [node], run_dir=tmp_path, accelerator="tcg")
+    monkeypatch.setattr(driver.Lab, "open", lambda: running)
+    for words in (["lab", "status", "--json"], ["lab", "--json", "status"]):
+        assert main(words) == 0
+        check(json.loads(capsys.readouterr().out))
 
 
 def test_a_wrong_document_fails() -> None:
