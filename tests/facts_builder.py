@@ -54,6 +54,8 @@ T = TypeVar("T")
 
 BOOT = "6f1f7a3e-0000-4000-8000-000000000001"
 MGMT = "enP7s7"
+MARKER_PROGRAM = "/usr/local/lib/fabric-plan/fabric-plan-marker"
+MARKER = File("file", "0755", 0, 0, 1 << 16, "ab" * 32)
 
 
 def rendered(plan: Plan) -> Rendered:
@@ -286,6 +288,8 @@ def _files(want: Desired, index: dict[str, int]) -> dict[str, File]:
     ]
     notes["/run/fabric-plan/rules"] = "\n".join(lines) + "\n"
     texts = {path: File("file", "0644", 0, 0, len(text), "", text=text) for path, text in notes.items()}
+    if want.markers:
+        texts[MARKER_PROGRAM] = MARKER
     return {path: file for path, file in _own_files(want).items() if "/netplan/" not in path} | texts
 
 

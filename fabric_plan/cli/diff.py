@@ -10,7 +10,7 @@ from fabric_plan.apply.session import Session
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.deploying import desired_states
-from fabric_plan.cli.reaching import add_reaching, saved_facts, transport_of
+from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
 from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.show import document, lines
@@ -39,6 +39,8 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     """Compare; nothing is changed anywhere."""
     plan = read_plan(options.inventory)
     names = chosen_nodes(plan, options.node)
+    if options.local:
+        names = (this_node([node.name for node in plan.nodes], options.node),)
     wants = {name: want for name, want in desired_states(plan).items() if name in names}
     facts = _saved(options.facts, names) if options.facts else _live(options, plan, wants, console)
     found = {name: diff(want, facts[name]) for name, want in wants.items()}

@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol, cast
 
 from fabric_plan import __version__
 from fabric_plan.cli.console import Console
-from fabric_plan.errors import ExitCode, FabricPlanError
+from fabric_plan.errors import ExitCode, FabricPlanError, printable
 
 
 class VerbModule(Protocol):
@@ -73,6 +73,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         sys.stderr.write(f"{self.prog}: {message}\n")
+        sys.stderr.write(f"  hint: `{self.prog} --help` has the words, and an example\n")
         raise SystemExit(int(ExitCode.USAGE))
 
 
@@ -113,11 +114,23 @@ def parser(chosen: str | None = None) -> argparse.ArgumentParser:
     return top
 
 
+def _strange(word: str, names: set[str]) -> int:
+    """Say that `word` is no verb, and which one may be meant."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, sorted(names), n=2, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`fabric-plan --help` lists the verbs"
+    sys.stderr.write(f"fabric-plan: there is no verb `{printable(word)}`\n  hint: {hint}\n")
+    return int(ExitCode.USAGE)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     names = {verb.name for verb in VERBS}
     chosen = next((word for word in arguments if not word.startswith("-")), None)
+    if chosen is not None and chosen not in names:
+        return _strange(chosen, names)
     top = parser(chosen if chosen in names else None)
     options = top.parse_args(arguments)
     if options.verb is None:

@@ -71,6 +71,10 @@ def saved_facts(name: str) -> dict[str, Facts]:
         try:
             content = file.read_bytes()
         except OSError as error:
-            raise FabricPlanError(f"cannot be read: {error.strerror}", where=str(file)) from None
+            raise FabricPlanError(
+                f"cannot be read: {error.strerror}",
+                where=str(file),
+                hint="`fabric-plan collect -o` writes facts",
+            ) from None
         facts.update(read_collection(content, where=str(file), alone=file.stem))
     return facts

@@ -4,6 +4,7 @@ nobody's files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,10 @@ from fabric_plan.facts.questions import link_of
 from fabric_plan.node.document import Facts
 
 ROOM_BYTES = 64 << 20
+
+# Where the facts show every file; a marker that stands elsewhere is its owner's business.
+PROGRAMS = "/usr/local/lib/fabric-plan/"
+_MARKER_UNIT = "/etc/systemd/system/fabric-plan-marker@.service"
 
 
 class Severity(StrEnum):
@@ -129,6 +134,21 @@ def _tools(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
             )
 
 
+def _marker(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+    """The marker's unit starts a program that apply does not bring."""
+    unit = want.file(_MARKER_UNIT)
+    started = re.search(r"^ExecStart=(\S+)", unit.content, re.MULTILINE) if unit and want.markers else None
+    if started is None or facts.files.value is None or not started[1].startswith(PROGRAMS):
+        return
+    if started[1] not in facts.files.value:
+        yield Finding(
+            "marker-missing",
+            want.node,
+            f"the marker is not there: {started[1]}",
+            hint="`make marker` builds it, docs/marker.md says where; or `mesh: off` in the inventory",
+        )
+
+
 def management(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     """Nothing that could cut the user off: no way to the node leads over a function that is to change."""
     ours = {function.netdev for function in want.functions}
@@ -236,6 +256,7 @@ _CHECKS: tuple[Callable[[Desired, Facts, Diff], Iterator[Finding]], ...] = (
     _rights,
     _room,
     _tools,
+    _marker,
     management,
     _profile,
     _rdma,

@@ -32,7 +32,7 @@ def parse_json(document: bytes, *, where: str) -> Any:
         raise NodeError(
             f"the facts are no JSON: {error}",
             where=where,
-            hint="one JSON document was expected; does a login script print something else?",
+            hint="a node answers with one JSON document, and `fabric-plan collect -o` saves one",
         ) from None
 
 

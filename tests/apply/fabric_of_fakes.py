@@ -17,7 +17,7 @@ from fabric_plan.errors import TransportError
 from fabric_plan.node.document import Facts
 from fabric_plan.node.reading import Reading
 from fabric_plan.transport.base import Connection, Target
-from tests.facts_builder import live
+from tests.facts_builder import MARKER, MARKER_PROGRAM, live
 
 
 class KilledError(Exception):
@@ -219,7 +219,7 @@ def factory_fresh(want: Desired) -> Facts:
     nothing: Reading[Any] = Reading((), ())
     return replace(
         full,
-        files=Reading({}, ()),
+        files=Reading({MARKER_PROGRAM: MARKER}, ()),
         netplan=Reading({}, ()),
         units=Reading({}, ()),
         interfaces=Reading(

@@ -41,9 +41,7 @@ def test_version(capsys: Captured) -> None:
     assert capsys.readouterr().out == f"fabric-plan {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    "argv", [[], ["rendr"], ["render"], ["render", "-i"], ["render", "-i", RING4, "--nonsense"]]
-)
+@pytest.mark.parametrize("argv", [[], ["render"], ["render", "-i"], ["render", "-i", RING4, "--nonsense"]])
 def test_wrong_usage_is_64(argv: list[str], capsys: Captured) -> None:
     try:
         code: object = main(argv)
@@ -53,6 +51,27 @@ def test_wrong_usage_is_64(argv: list[str], capsys: Captured) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "usage" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("rendr", "did you mean render?"), ("xyz\x1b[2J", "`fabric-plan --help` lists the verbs")],
+)
+def test_a_strange_verb(word: str, hint: str, capsys: Captured) -> None:
+    assert main([word]) == 64
+    captured = capsys.readouterr()
+    assert captured.out == "" and hint in captured.err and "\x1b" not in captured.err
+
+
+def test_a_wrong_option_points_to_the_help(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["render", "--nonsense"])
+    assert "hint: `fabric-plan render --help`" in capsys.readouterr().err
+
+
+def test_the_difference_of_this_machine_is_that_of_one_node(capsys: Captured) -> None:
+    assert main(["diff", "-i", RING4, "--local"]) == 64
+    assert "say --node with one of spark1" in capsys.readouterr().err
 
 
 def test_render_writes_and_reports(tmp_path: Path, capsys: Captured) -> None:
