@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,12 @@ from fabric_plan.cli.common import read_plan
 from fabric_plan.planner.model import Plan
 from lab.driver import Lab
 from tests.lab.conftest import INVENTORY, ROOT
+from tests.lab.verify_faults import Fault, faults
 
 LIMIT_S = 900
+DOCUMENT = ROOT / "docs" / "verify.md"
+FAULTS = faults(read_plan(str(INVENTORY)))
+SEEN = pytest.StashKey[list[str]]()
 
 
 @dataclass(frozen=True)
@@ -73,65 +76,38 @@ def test_the_probe_is_green_after_the_boot(eye: Eye) -> None:
     assert status == 0, said
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Commands that break something on spark1 and that mend it, and what has to be said."""
-
-    name: str
-    inject: str
-    mend: str
-    root: str
-    interface: str | None
-
-
-def faults(plan: Plan) -> Iterator[Fault]:
-    """Yield faults that a command can make and unmake."""
-    node = plan.node("spark1")
-    function = node.at("f0", 1)
-    dev, pci, rdma = function.function.netdev, function.function.pci, function.function.rdma
-    rule = node.rules[0]
-    conf = f"net.ipv4.conf.{dev}"
-    env = "/etc/fabric-plan/env/nccl.env"
-    marker = f"fabric-plan-marker@{rdma}.service"
-    param = f"devlink dev param set pci/{pci} name"
-    mesh_up = "/usr/local/lib/fabric-plan/mesh-up.sh"
-    yield Fault("mtu", f"ip link set {dev} mtu 1500", f"ip link set {dev} mtu 9000", "mtu", dev)
-    yield Fault(
-        "second address", f"ip addr add 10.99.0.1/24 dev {dev}", f"ip addr del 10.99.0.1/24 dev {dev}",
-        "address-extra", dev,
-    )  # fmt: skip
-    yield Fault("sysctl", f"sysctl -qw {conf}.arp_ignore=0", f"sysctl -qw {conf}.arp_ignore=1", "sysctl", dev)
-    yield Fault(
-        "rule gone", f"tc filter del dev {rule.dev} ingress pref {rule.pref}", mesh_up, "rule", rule.dev
+def row(fault: Fault, findings: list[dict[str, Any]]) -> str:
+    """A line of the table in docs/verify.md: the root finding and where it is, and what stands under it."""
+    (root,) = findings
+    under = sorted(consequence["id"] for consequence in root["consequences"])
+    counts = ", ".join(
+        f"{name} x{under.count(name)}" if under.count(name) > 1 else name for name in dict.fromkeys(under)
     )
-    yield Fault("marker stopped", f"systemctl stop {marker}", f"systemctl start {marker}", "marker", dev)
-    yield Fault("file edited", f"cp -a {env} /tmp/e; echo >> {env}", f"cp -a /tmp/e {env}", "file", None)
-    yield Fault(
-        "trust", f"dcb app add dev {rule.dev} dscp-prio 26:3", f"dcb app del dev {rule.dev} dscp-prio 26:3",
-        "trust", rule.dev,
-    )  # fmt: skip
-    yield Fault(
-        "steering",
-        f"{param} flow_steering_mode value smfs cmode runtime",
-        f"{param} flow_steering_mode value hmfs cmode runtime",
-        "steering",
-        dev,
-    )
-    yield Fault(
-        "unit disabled", "systemctl disable -q fabric-plan-mesh", "systemctl enable -q fabric-plan-mesh",
-        "unit-enabled", None,
-    )  # fmt: skip
+    place = " ".join(word for word in (root["node"], root["interface"]) if word)
+    return f"| {fault.name} | {root['id']} | {place} | {counts or 'none'} |"
 
 
-def test_each_fault_is_the_root_on_its_node_and_interface(touching: Eye) -> None:
-    lab = touching.lab
-    assert touching.roots("--probe") == set()
-    for fault in faults(touching.plan):
-        lab.ssh("spark1", fault.inject)
-        found = touching.roots()
-        lab.ssh("spark1", fault.mend)
-        assert found == {(fault.root, "spark1", fault.interface)}, fault.name
-    assert touching.roots() == set()
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_each_fault_is_the_root_on_its_node_and_interface(
+    touching: Eye, fault: Fault, request: pytest.FixtureRequest
+) -> None:
+    fault.act(touching.lab)
+    _, document = touching.look(*fault.words)
+    found = document["findings"]
+    said = [f"{f['id']} {f['node']} {f['interface']}: {f['read']}" for f in found]
+    assert [(f["id"], f["node"], f["interface"]) for f in found] == [
+        (fault.root, fault.node, fault.interface)
+    ], said
+    request.session.stash.setdefault(SEEN, []).append(row(fault, found))
+    print(request.session.stash[SEEN][-1])
+
+
+def test_the_table_in_the_docs_is_what_was_seen(request: pytest.FixtureRequest) -> None:
+    rows = request.session.stash.get(SEEN, [])
+    if len(rows) < len(FAULTS):
+        pytest.skip("not every fault was tried, or one was not found")
+    kept = DOCUMENT.read_text().split("<!-- lab faults -->")[1].split("<!-- end -->")[0]
+    assert kept.strip().splitlines()[2:] == rows
 
 
 def test_an_overflowing_queue_and_a_black_hole_show_in_the_probe(touching: Eye) -> None:
