@@ -107,7 +107,8 @@ def network_faults(plan: Plan) -> Iterator[Fault]:
     yield Fault("address gone", on(f"ip addr flush dev {dev}"), "address", dev)
     yield Fault("second address", on(f"ip addr add 10.99.0.1/24 dev {dev}"), "address-extra", dev)
     table = f"/sys/class/infiniband/{rdma}/ports/1/gids"
-    hide = f'for g in {table}/*; do read -r x <"$g" && [[ $x == *:ffff:* ]] && mount --bind /dev/null "$g"; done; :'
+    mapped = '[[ $(cat "$g") == *:ffff:* ]]'
+    hide = f'for g in {table}/*; do {mapped} && mount --bind /dev/null "$g"; done; :'
     yield Fault("GID missing", on(f"bash -c {shlex.quote(hide)}"), "gid", dev)
     gone = f"ip route del {route.to}"
     yield Fault(
