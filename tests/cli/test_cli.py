@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_wrong_usage_is_64(argv: list[str], capsys: Captured) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "usage" in captured.err
+
+
+@pytest.mark.parametrize("words", [["lab"], ["lab", "up", "-i", RING4]], ids=" ".join)
+def test_an_installed_package_has_no_lab(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setitem(sys.modules, "lab.cli", None)
+    assert main(words) == 1
+    assert "the lab is not part of the installed package" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
