@@ -7,8 +7,8 @@ not be read at all, and says why; a mapping lacks what was not asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from .plain import dataclass, field
 from .reading import Reading
 from .records import (
     Dcb,

@@ -17,9 +17,9 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 
 from .collect.host import ssh
+from .plain import dataclass
 from .request import RequestError
 from .tools import Tools
 from .tree import Tree
@@ -76,7 +76,7 @@ def probe_cables(request: str, tree: Tree, tools: Tools) -> str:
     skipped = {dev: reason for dev in probe.interfaces for reason in [refused(dev, tree)] if reason}
     usable = [dev for dev in probe.interfaces if dev not in skipped]
     heard, failed = exchange(probe, usable)
-    document = {"heard": [asdict(one) for one in heard], "skipped": {**skipped, **failed}}
+    document = {"heard": [vars(one) for one in heard], "skipped": {**skipped, **failed}}
     return json.dumps(document, sort_keys=True)
 
 

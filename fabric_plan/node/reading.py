@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
+
+from .plain import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

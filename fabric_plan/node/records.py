@@ -7,7 +7,8 @@ times and sizes as the field's name says. A field is None where the tool did not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from .plain import dataclass, field
 
 
 @dataclass(frozen=True)

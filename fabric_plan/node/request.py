@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields
 from typing import Any
+
+from .plain import dataclass, names
 
 MAX_ENTRIES = 256
 TOOL_LIMIT_S = 2.0
@@ -62,7 +63,7 @@ def parse_request(text: str) -> Request:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the request is no JSON: {error}") from None
-    known = {field.name for field in fields(Request)}
+    known = set(names(Request))
     if not isinstance(document, dict) or not document.keys() <= known:
         raise RequestError(f"the request is an object of these keys: {', '.join(sorted(known))}")
     checked: dict[str, Any] = {

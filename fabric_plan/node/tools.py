@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from .plain import dataclass
 from .reading import Reading, Unreadable, unreadable
 
 T = TypeVar("T")
@@ -43,8 +42,12 @@ class Tools:
         self._slots = threading.BoundedSemaphore(min(32, 2 + 2 * (os.cpu_count() or 1)))
 
     def find(self, name: str) -> str | None:
-        """Return where a command is, or None."""
-        return shutil.which(name, path=self.path)
+        """Return where a command is, or None. A name with a slash is its place."""
+        places = [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in self.path.split(":")]
+        for place in places:
+            if os.access(place, os.X_OK) and os.path.isfile(place):  # noqa: PTH113
+                return place
+        return None
 
     def run(self, argv: Sequence[str], limit_s: float | None = None) -> Output:
         """Run a command to its end or its limit; it and its children are killed at the limit."""

@@ -7,12 +7,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 
 from .document import File
+from .plain import replace
 
 TEXT_BYTES = 64 << 10
 SMALL_BYTES = 64 << 10
+
+
+def last_name(path: str) -> str:
+    """Return the last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 class Tree:

@@ -1,10 +1,10 @@
 """The first words on a node: find the program in the node's cache or take it from the connection, and run it.
 
 This file is sent as text and executed by the node's own Python (3.9 and newer, standard library only); it
-imports nothing of this package. Arguments: MARK, length of this text, VERB, digest and size of the program,
-length of the request, and what more the program shall see (``--root DIR``). On standard input follow the
-request and, when asked for with ``need``, the program. Every line for the controller begins with MARK, since
-a login script may print before us.
+imports nothing of this package, and what few calls need only there. Arguments: MARK, length of this text,
+VERB, digest and size of the program, length of the request, and what more the program shall see (``--root
+DIR``). On standard input follow the request and, when asked for with ``need``, the program. Every line for
+the controller begins with MARK, since a login script may print before us.
 """
 
 # Plain os functions: pathlib would cost every call its import.
@@ -16,8 +16,6 @@ import io
 import os
 import stat
 import sys
-import tempfile
-import traceback
 
 KEEP = 5
 
@@ -77,6 +75,8 @@ def compiled(program: bytes) -> bytes:
 
 def keep(folder: str, stem: str, program: bytes) -> str:
     """Put the program into `folder`, whole or not at all; let go of all but the newest few."""
+    import tempfile
+
     archive = compiled(program)
     path = os.path.join(folder, stem + hashlib.sha256(archive).hexdigest() + ".pyz")
     temporary = None
@@ -113,6 +113,8 @@ def execute(path: str, verb: str, more: list[str], request: bytes) -> tuple[int,
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:
+        import traceback
+
         traceback.print_exc()
         status = 70
     return status, out.getvalue(), err.getvalue()

@@ -6,9 +6,9 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ..document import Disk, File, Library, NfsMount
+from ..plain import replace
 from ..reading import Reading, Unreadable, unreadable
 from ..redact import redact
 from ..tree import Tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
+import sys
 from collections.abc import Mapping
 
 from ..document import Host, Ssh, Tool
@@ -53,7 +53,7 @@ def host(tree: Tree) -> Host:
         machine_id_sha256=hashlib.sha256(machine_id.encode()).hexdigest() if machine_id else None,
         boot_id=tree.read("/proc/sys/kernel/random/boot_id"),
         uptime_s=float(uptime[0]) if uptime and uptime[0].replace(".", "", 1).isdigit() else None,
-        python=platform.python_version(),
+        python=".".join(map(str, sys.version_info[:3])),
         euid=os.geteuid(),
     )
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePosixPath
 
 from ..document import Marker, RdmaPort
 from ..parsers import names, rdma
 from ..reading import Reading, unreadable
 from ..records import Gid, QueuePair, RdmaContext, RdmaLink, VerbsDevice
 from ..tools import Tools
-from ..tree import Tree
+from ..tree import Tree, last_name
 
 CLASS = "/sys/class/infiniband"
 MAX_DEVICES = 64
@@ -39,7 +38,7 @@ def _netdev(tree: Tree, device: str) -> str | None:
 
 def pci_of(tree: Tree, path: str) -> str | None:
     """Return the PCI address of a sysfs device, None when its parent is on another bus."""
-    name = PurePosixPath(tree.link(f"{path}/device") or "").name
+    name = last_name(tree.link(f"{path}/device") or "")
     words = name.replace(".", ":").split(":")
     return name if len(words) == 4 and all(words) else None
 
@@ -115,7 +114,7 @@ def _marker(tree: Tree, pid: str, wanted: set[str]) -> Marker | None:
         return None
     words = line.rstrip(b"\0").decode("utf-8", "replace").split("\0")
     program = (tree.link(f"/proc/{pid}/exe") or words[0]).removesuffix(" (deleted)")
-    if not {PurePosixPath(program).name, PurePosixPath(words[0]).name} & wanted:
+    if not {last_name(program), last_name(words[0])} & wanted:
         return None
     return Marker(int(pid), program, tuple(words[1:]), _device_of(words))
 

@@ -8,8 +8,8 @@ destination (0-5), source (6-11), type (12-13); bytes 14 and 15 belong to the pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ..plain import dataclass
 from ..reading import MAC, MismatchError, number
 from ..records import TcRule
 

@@ -12,8 +12,8 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ..plain import dataclass
 from ..tree import Tree
 from . import store
 from .faults import point

@@ -7,13 +7,11 @@ import hashlib
 import os
 import sys
 import time
-import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 
+from ..plain import dataclass
 from ..tools import Output, Tools
-from ..tree import Tree
+from ..tree import Tree, last_name
 from . import store
 from .refusal import RefusalError
 
@@ -84,7 +82,7 @@ class Node:
         for _ in range(package.count(".") + 3):
             folder = os.path.dirname(folder)  # noqa: PTH120 - inside an archive it is no path
         root = ["--root", self.tree.root] if self.tree.root else []
-        if zipfile.is_zipfile(folder):
+        if os.path.isfile(folder):  # noqa: PTH113 - an archive
             return [sys.executable, "-I", "-S", self._keep(folder), verb, *root]
         return [sys.executable, "-I", "-c", _LOADER, folder, package, verb, *root]
 
@@ -102,7 +100,7 @@ def failure(argv: Sequence[str], output: Output) -> str:
     """Say how a command failed: its last words, or how it ended."""
     said = [line.strip() for text in (output.stderr, output.stdout) for line in text.splitlines()]
     words = "; ".join([line for line in said if line][-3:])[:400]
-    name = PurePosixPath(argv[1] if argv[0] == "bash" else argv[0]).name
+    name = last_name(argv[1] if argv[0] == "bash" else argv[0])
     how = output.reason or f"{name} ended with {output.status}"
     return f"{how}: {words}" if words else how
 

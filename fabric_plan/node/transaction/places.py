@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from ..plain import dataclass
 from .bundle import Entry
 
 SCRIPTS = "/usr/local/lib/fabric-plan/"

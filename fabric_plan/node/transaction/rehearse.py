@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -44,7 +43,7 @@ def rehearse(node: Node, request: Mapping[str, Any]) -> dict[str, Any]:
     files = fields.entries(request.get("files", []))
     interfaces = fields.names(request.get("interfaces", []), "interfaces", fields.NETDEV)
     node.prepare()
-    folder = f"{RUN}/rehearsal-{secrets.token_hex(8)}"
+    folder = f"{RUN}/rehearsal-{store.unguessable(8)}"
     store.ensure_dir(node.place(folder), 0o700)
     try:
         before, error = _outputs(node, f"{folder}/before", ())

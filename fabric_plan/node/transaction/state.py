@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 import time
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from ..plain import dataclass, field, names
 from . import store
 from .node import RUN, STATE, TRIALS, Node, uptime_s
 from .refusal import RefusalError
@@ -98,7 +98,7 @@ def load(node: Node) -> State | None:
         raise RefusalError(
             "damaged", f"{STATE} cannot be read", "a restart of the node forgets it and any trial with it"
         )
-    known = {item.name for item in fields(State)}
+    known = set(names(State))
     if document.pop("schema", None) != SCHEMA or not document.keys() <= known:
         raise RefusalError(
             "other-version",
@@ -113,7 +113,7 @@ def save(node: Node, state: State) -> None:
 
     What is kept in reserve lets a trial be taken back when /run is full.
     """
-    document = {"schema": SCHEMA, **asdict(state)}
+    document = {"schema": SCHEMA, **vars(state)}
     try:
         store.write_json(node.place(STATE), document, durable=False)
     except OSError:

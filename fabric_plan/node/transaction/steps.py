@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..plain import dataclass
 from . import bundle, fields, network, services, staging, store
 from .faults import point
 from .node import Node

@@ -7,8 +7,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -52,9 +50,14 @@ def sync_dir(path: str) -> None:
         os.close(descriptor)
 
 
+def unguessable(size: int) -> str:
+    """Return `size` random bytes in hexadecimal; the module for that would cost every call its import."""
+    return os.urandom(size).hex()
+
+
 def _fresh(path: str) -> str:
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.{secrets.token_hex(8)}"
+    return f"{folder}/.{name}.{unguessable(8)}"
 
 
 def write_file(path: str, data: bytes, mode: int, *, durable: bool = True) -> None:
@@ -103,6 +106,8 @@ def remove_tree(path: str) -> None:
     if os.path.islink(path):  # noqa: PTH114
         os.unlink(path)  # noqa: PTH108
         return
+    import shutil
+
     try:
         shutil.rmtree(path)
     except FileNotFoundError:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import json
-import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -69,7 +68,7 @@ def begin(node: Node, request: Mapping[str, Any]) -> Reply:
         commit.repair(node)
         now = int(time.time())
         fresh = State(
-            token=secrets.token_hex(16),
+            token=store.unguessable(16),
             begin_id=begin_id,
             holder=holder,
             lease_s=lease_s,
