@@ -24,7 +24,7 @@ from fabric_plan.compare.takeover import move_aside, take_over
 from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
-from fabric_plan.transport.base import Target, Transport, each
+from fabric_plan.transport.base import Target, Transport, begin_each, each
 from fabric_plan.transport.collecting import question
 
 SETTLE_S = 30.0
@@ -53,17 +53,19 @@ class Findings:
 
 @dataclass(slots=True)
 class Deployment:
-    """One run over `targets` (node name to way there). `desired` holds the nodes to change, `fabric` all of
-    them.
+    """One run over `targets` (node name to way there), which are all nodes of the fabric.
 
-    `ask` sees the findings and says whether to go on. `leaving` are the interfaces, by node, that are ours no
-    longer: what NetworkManager itself defines of them is moved aside.
+    `interfaces` has the nodes to change and the functions that each of them is asked about (none: those with
+    an RDMA device). `states` makes what they have to look like, while they are asked already. `ask` sees the
+    findings and says whether to go on. `leaving` are the interfaces, by node, that are ours no longer: what
+    NetworkManager itself defines of them is moved aside.
     """
 
     intent: str
     fabric: str
     holder: str
-    desired: Mapping[str, Desired]
+    interfaces: Mapping[str, tuple[str, ...]]
+    states: Callable[[], Mapping[str, Desired]]
     targets: Mapping[str, Target]
     transport: Transport
     options: Options
@@ -71,6 +73,7 @@ class Deployment:
     ask: Callable[[Findings], bool]
     leaving: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
+    desired: Mapping[str, Desired] = field(default_factory=dict)
 
     def run(self) -> Report:
         """Run it. Raises where nothing was changed: an unreachable node, a refusal, a lock."""
@@ -90,7 +93,9 @@ class Deployment:
 
     def _run(self) -> Report:
         self.observer.stage("collecting the facts of every node")
-        facts = self._collect({name: self.sessions[name] for name in self.desired})
+        collecting = self._begin_to_collect()
+        self.desired = self.states()
+        facts = _facts(collecting())
         diffs = {name: diff(want, facts[name]) for name, want in self.desired.items()}
         aside = {
             name: move_aside(name, facts[name], interfaces)
@@ -134,24 +139,14 @@ class Deployment:
         ends = tuple(by_name[name] for name in self.targets if name in by_name)
         return Report(self.intent, self._digest, ends, diffs)
 
-    def _collect(self, sessions: Mapping[str, Session]) -> dict[str, Facts]:
-        """Return the facts of all `sessions`; raises the first node's error, naming every other one that
-        failed.
-        """
-        results = each(sessions, lambda session: collect(session, self._interfaces(session.target.name)))
-        facts = {name: result for name, result in results.items() if not isinstance(result, FabricPlanError)}
-        failed = [(name, result) for name, result in results.items() if isinstance(result, FabricPlanError)]
-        if failed:
-            name, error = failed[0]
-            others = f" (and {', '.join(other for other, _ in failed[1:])})" if failed[1:] else ""
-            error.where = error.where or name
-            error.message += others
-            raise error
-        return facts
+    def _begin_to_collect(self) -> Callable[[], Mapping[str, Facts | FabricPlanError]]:
+        """Ask the nodes to change for their facts; the returned function waits for the answers."""
+        sessions = {name: self.sessions[name] for name in self.interfaces}
+        return begin_each(sessions, lambda session: collect(session, self._interfaces(session.target.name)))
 
     def _interfaces(self, name: str) -> tuple[str, ...]:
         """Return the interfaces of a node that this is about: those that are ours, and those that were."""
-        ours = [function.netdev for function in self.desired[name].functions] if name in self.desired else []
+        ours = self.interfaces[name]
         return (*ours, *sorted(self.leaving.get(name, frozenset()) - set(ours)))
 
     def _work(
@@ -218,7 +213,7 @@ class Deployment:
         patience = max(target.patience for target in self.targets.values())
         deadline = time.monotonic() + SETTLE_S * patience
         while True:
-            facts = self._collect({name: self.sessions[name] for name in self.desired})
+            facts = _facts(self._begin_to_collect()())
             left = {name: live_changes(diff(want, facts[name])) for name, want in self.desired.items()}
             wrong = {
                 name: "; ".join(_words(change) for change in found[:3])
@@ -228,6 +223,19 @@ class Deployment:
             if not wrong or time.monotonic() > deadline:
                 return wrong
             time.sleep(POLL_S)
+
+
+def _facts(results: Mapping[str, Facts | FabricPlanError]) -> dict[str, Facts]:
+    """Return the facts of all nodes; raises the first node's error, naming every other one that failed."""
+    facts = {name: result for name, result in results.items() if not isinstance(result, FabricPlanError)}
+    failed = [(name, result) for name, result in results.items() if isinstance(result, FabricPlanError)]
+    if failed:
+        name, error = failed[0]
+        others = f" (and {', '.join(other for other, _ in failed[1:])})" if failed[1:] else ""
+        error.where = error.where or name
+        error.message += others
+        raise error
+    return facts
 
 
 def _words(change: Change) -> str:

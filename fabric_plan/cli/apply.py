@@ -6,7 +6,7 @@ import argparse
 
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, print_notices, read_plan
 from fabric_plan.cli.console import Console
-from fabric_plan.cli.deploying import add_deploying, deploy, desired_states
+from fabric_plan.cli.deploying import add_deploying, deploy, desired_states, ours_on
 from fabric_plan.cli.prove import refuse_unproven
 from fabric_plan.cli.reaching import add_reaching, this_node
 from fabric_plan.errors import ExitCode
@@ -36,5 +36,4 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
     print_notices(console, plan.notices)
-    wants = {name: want for name, want in desired_states(plan).items() if name in names}
-    return deploy("apply", plan, wants, options, console)
+    return deploy("apply", plan, ours_on(plan, names), lambda: desired_states(plan, names), options, console)

@@ -7,7 +7,7 @@ import getpass
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from fabric_plan import resources
@@ -116,12 +116,21 @@ def report(found: Report, console: Console) -> ExitCode:
     return ExitCode.OK if found.ok else ExitCode.ERROR
 
 
-def desired_states(plan: Plan) -> dict[str, Desired]:
-    """Return what every node of `plan` has to look like."""
+def desired_states(plan: Plan, names: Collection[str] | None = None) -> dict[str, Desired]:
+    """Return what the nodes `names` of `plan` have to look like; None means all of them."""
     rendered = render(plan, resources.layers(), resources.templates())
     return {
         name: desired_of(name, {file.path: (file.mode, file.content) for file in files}, resources.layers())
         for name, files in rendered.files.items()
+        if names is None or name in names
+    }
+
+
+def ours_on(plan: Plan, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return by node the functions that the plan manages."""
+    return {
+        name: tuple(planned.function.netdev for planned in plan.node(name).functions if planned.managed)
+        for name in names
     }
 
 
@@ -155,20 +164,22 @@ def on_nodes(
 def deploy(
     intent: str,
     plan: Plan,
-    wants: dict[str, Desired],
+    interfaces: Mapping[str, tuple[str, ...]],
+    states: Callable[[], Mapping[str, Desired]],
     options: argparse.Namespace,
     console: Console,
     leaving: Mapping[str, frozenset[str]] | None = None,
 ) -> ExitCode:
-    """Bring the nodes in `wants` to those states, and report. With ``--local`` the others cannot be asked.
-    `leaving` are the interfaces, by node, that are ours no longer.
+    """Bring the nodes in `interfaces` to the `states` of them, and report; see `Deployment`. With ``--local``
+    the others cannot be asked.
     """
-    names = tuple(wants) if options.local else tuple(node.name for node in plan.nodes)
+    names = tuple(interfaces) if options.local else tuple(node.name for node in plan.nodes)
     deployment = Deployment(
         intent=intent,
         fabric=plan.fabric.name,
         holder=holder(),
-        desired=wants,
+        interfaces=interfaces,
+        states=states,
         targets={name: Target.of(plan.fabric.node(name)) for name in names},
         transport=transport_of(options),
         options=options_of(options),

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fabric_plan.apply.deploy import collect
 from fabric_plan.apply.session import Session
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan
 from fabric_plan.cli.console import Console
-from fabric_plan.cli.deploying import desired_states
+from fabric_plan.cli.deploying import desired_states, ours_on
 from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
-from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.show import document, lines
 from fabric_plan.errors import ExitCode, FabricPlanError
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
-from fabric_plan.transport.base import Target, each
+from fabric_plan.transport.base import Target, begin_each
 
 EXAMPLE = "fabric-plan diff -i inventories/home.yaml"
 
@@ -41,8 +40,13 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     names = chosen_nodes(plan, options.node)
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
-    wants = {name: want for name, want in desired_states(plan).items() if name in names}
-    facts = _saved(options.facts, names) if options.facts else _live(options, plan, wants, console)
+    if options.facts:
+        facts = _saved(options.facts, names)
+        wants = desired_states(plan, names)
+    else:
+        collecting = _begin_to_collect(options, plan, names, console)
+        wants = desired_states(plan, names)
+        facts = _live(collecting())
     found = {name: diff(want, facts[name]) for name, want in wants.items()}
     for line, style in lines(found):
         console.say(line, style)
@@ -62,20 +66,23 @@ def _saved(name: str, names: tuple[str, ...]) -> Mapping[str, Facts]:
     return facts
 
 
-def _live(
-    options: argparse.Namespace, plan: Plan, wants: Mapping[str, Desired], console: Console
-) -> Mapping[str, Facts]:
-    transport = transport_of(options)
+def _begin_to_collect(
+    options: argparse.Namespace, plan: Plan, names: tuple[str, ...], console: Console
+) -> Callable[[], Mapping[str, Facts | FabricPlanError]]:
+    transport, ours = transport_of(options), ours_on(plan, names)
 
     def one(name: str) -> Facts:
         session = Session(Target.of(plan.fabric.node(name)), transport, 0)
         with console.stage(f"{name}: asked for its facts"):
             try:
-                return collect(session, [function.netdev for function in wants[name].functions])
+                return collect(session, ours[name])
             finally:
                 session.drop()
 
-    results = each({name: name for name in wants}, one)
+    return begin_each({name: name for name in names}, one)
+
+
+def _live(results: Mapping[str, Facts | FabricPlanError]) -> Mapping[str, Facts]:
     facts = {}
     for name, result in results.items():
         if isinstance(result, FabricPlanError):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fabric_plan import resources
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_inventory
 from fabric_plan.cli.console import Console
-from fabric_plan.cli.deploying import add_deploying, deploy, desired_states
+from fabric_plan.cli.deploying import add_deploying, deploy, desired_states, ours_on
 from fabric_plan.cli.reaching import add_reaching, this_node
-from fabric_plan.compare.desired import desired_of
+from fabric_plan.compare.desired import Desired, desired_of
 from fabric_plan.errors import ExitCode
 from fabric_plan.inventory.schema import MeshPaths
 from fabric_plan.planner.plan import plan_fabric
@@ -49,9 +50,13 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
     names = chosen_nodes(plan, options.node)
     if options.local:
         names = (this_node([node.name for node in plan.nodes], options.node),)
-    if options.what == "everything":
-        wants = {name: desired_of(name, {}, resources.layers()) for name in names}
-    else:
-        wants = {name: want for name, want in desired_states(plan).items() if name in names}
-    gone = {name: netdevs for name, netdevs in leaving.items() if name in wants}
-    return deploy("remove", plan, wants, options, console, gone)
+    everything = options.what == "everything"
+
+    def left() -> Mapping[str, Desired]:
+        if everything:
+            return {name: desired_of(name, {}, resources.layers()) for name in names}
+        return desired_states(plan, names)
+
+    ours = dict.fromkeys(names, ()) if everything else ours_on(plan, names)
+    gone = {name: netdevs for name, netdevs in leaving.items() if name in names}
+    return deploy("remove", plan, ours, left, options, console, gone)

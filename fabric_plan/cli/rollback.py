@@ -41,4 +41,5 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         return desired_of(connection.target.name, files_of(connection, number), resources.layers())
 
     wants = on_nodes(plan, names, options, console, before)
-    return deploy("rollback", plan, wants, options, console)
+    ours = {name: tuple(function.netdev for function in want.functions) for name, want in wants.items()}
+    return deploy("rollback", plan, ours, lambda: wants, options, console)

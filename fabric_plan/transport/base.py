@@ -72,13 +72,20 @@ class Transport(Protocol):
         """Return an open connection; raises `TransportError`, in bounded time."""
 
 
-def each(
-    items: Mapping[str, T], work: Callable[[T], R], *, parallel: bool = True
-) -> dict[str, R | FabricPlanError]:
-    """Do `work` on every item and return each one's result, or the error that the user can act on.
+def each(items: Mapping[str, T], work: Callable[[T], R]) -> dict[str, R | FabricPlanError]:
+    """Do `work` on every item at once and return each one's result, or the error that the user can act on.
 
-    Any other exception is a fault of ours, and is raised once all have ended. Threads are daemons: an
-    interrupt does not wait for a node that hangs.
+    Any other exception is a fault of ours, and is raised once all have ended.
+    """
+    return begin_each(items, work)()
+
+
+def begin_each(
+    items: Mapping[str, T], work: Callable[[T], R]
+) -> Callable[[], dict[str, R | FabricPlanError]]:
+    """Begin `work` on every item at once; the returned function waits for the results, as `each` has them.
+
+    Threads are daemons: an interrupt does not wait for a node that hangs.
     """
     results: dict[str, R | FabricPlanError] = {}
     faults: list[Exception] = []
@@ -91,18 +98,17 @@ def each(
         except Exception as error:  # raised again below, in the caller's thread
             faults.append(error)
 
-    if parallel and len(items) > 1:
-        threads = [
-            threading.Thread(target=one, args=item, daemon=True, name=f"node {item[0]}")
-            for item in items.items()
-        ]
-        for thread in threads:
-            thread.start()
+    threads = [
+        threading.Thread(target=one, args=item, daemon=True, name=f"node {item[0]}") for item in items.items()
+    ]
+    for thread in threads:
+        thread.start()
+
+    def wait() -> dict[str, R | FabricPlanError]:
         for thread in threads:
             thread.join()
-    else:
-        for name, item in items.items():
-            one(name, item)
-    if faults:
-        raise faults[0]
-    return {name: results[name] for name in items}
+        if faults:
+            raise faults[0]
+        return {name: results[name] for name in items}
+
+    return wait

@@ -67,7 +67,11 @@ def deployment(fabric: FakeFabric, options: Options | None = None) -> Deployment
         intent="apply",
         fabric="ring4",
         holder="tester@here",
-        desired={name: node.want for name, node in fabric.nodes.items()},
+        interfaces={
+            name: tuple(function.netdev for function in node.want.functions)
+            for name, node in fabric.nodes.items()
+        },
+        states=lambda: {name: node.want for name, node in fabric.nodes.items()},
         targets={name: Target(name, "127.0.0.1") for name in fabric.nodes},
         transport=fabric,
         options=options or Options(confirm_s=60, allow_disruption=True),
