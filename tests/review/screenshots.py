@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.golden_trees import ROOT
 from tests.review.browser import Seen, chromium, why_not
@@ -18,10 +19,10 @@ PICTURES = {
 }
 
 
-def take(folder: Path) -> list[Path]:
+def take(folder: Path, browser: Any) -> list[Path]:
     """Write every picture into `folder` and return their paths."""
     taken = []
-    with TemporaryDirectory() as pages, chromium() as browser:
+    with TemporaryDirectory() as pages:
         for name, (example, scheme, path) in PICTURES.items():
             seen = Seen(browser, Path(pages))
             tab = seen.open(page_of(example), scheme=scheme, width=1240)
@@ -40,5 +41,6 @@ if __name__ == "__main__":
     if reason:
         sys.exit(reason)
     FOLDER.mkdir(exist_ok=True)
-    for file in take(FOLDER):
-        print(f"{file.relative_to(ROOT)}: {file.stat().st_size} bytes")
+    with chromium() as started:
+        for file in take(FOLDER, started):
+            print(f"{file.relative_to(ROOT)}: {file.stat().st_size} bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fabric_plan.simulate.prove import prove
 from tests.facts_builder import rendered
 from tests.review.browser import Seen, chromium, why_not
 from tests.review.pages import HOSTILE, example, hostile, page, page_of, ring
-from tests.review.screenshots import FOLDER, PICTURES
+from tests.review.screenshots import FOLDER, PICTURES, take
 from tests.review.test_live import facts_of, live, mtu_1500, small_queues
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(why_not()), reason=why_not() or "")]
@@ -146,6 +147,19 @@ def test_no_text_of_the_drawing_lies_on_another(see: Seen, name: str) -> None:
         }"""
     )
     assert over == []
+
+
+def size(picture: Path) -> tuple[int, int]:
+    """Return width and height from a PNG's header."""
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    return width, height
+
+
+def test_the_pictures_of_docs_can_be_taken(browser: object, tmp_path: Path) -> None:
+    taken = take(tmp_path, browser)
+    assert [file.stem for file in taken] == list(PICTURES)
+    for file in taken:
+        assert size(file) == size(FOLDER / file.name), "make screenshots"
 
 
 def test_the_pictures_of_docs_show_what_there_is() -> None:
