@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -64,27 +67,47 @@ def assert_healthy(lab: Lab, plan: Plan, name: str) -> None:
     assert_rules(lab, plan, name)
 
 
-def write(lab: Lab, plan: Plan, path: Path2, *, iterations: int = 50) -> None:
+def write(
+    lab: Lab, plan: Plan, path: Path2, *, iterations: int = 50, port: int = traffic.PERFTEST_PORT
+) -> None:
     """RDMA along a planned path."""
     source = (path.source, path.device, address_of(plan, path.source, path.device))
-    traffic.rdma_write(lab, source, (path.far, path.far_device, path.far_address), iterations=iterations)
+    target = (path.far, path.far_device, path.far_address)
+    traffic.rdma_write(lab, source, target, iterations=iterations, port=port)
 
 
-def assert_hardware_path(lab: Lab, plan: Plan, path: Path2) -> None:
-    """RDMA along a path: the relay's rules count it and no kernel forwards a datagram."""
-    relay = [f["netdev"] for f in plan.node(path.relay)["functions"] if f["plane"] == path.plane]
-    rules = {dev: traffic.hardware_packets(lab, path.relay, dev) for dev in relay}
-    kernels = lab.each(lambda name: traffic.forwarded(lab, name))
-    write(lab, plan, path)
-    for dev in relay:
-        assert traffic.hardware_packets(lab, path.relay, dev) - rules[dev] >= 50, (path, dev)
-    assert lab.each(lambda name: traffic.forwarded(lab, name)) == kernels, path
+def assert_hardware_paths(lab: Lab, plan: Plan, paths: Iterable[Path2]) -> None:
+    """RDMA along paths: the relays' rules count all of it and no kernel forwards a datagram."""
+    chosen = list(paths)
+    assert chosen
+    due = Counter(
+        (path.relay, str(f["netdev"]))
+        for path in chosen
+        for f in plan.node(path.relay)["functions"]
+        if f["plane"] == path.plane
+    )
+    before = lab.each(lambda name: traffic.counters(lab, name))
+    with ThreadPoolExecutor(2) as pool:
+        ports = range(traffic.PERFTEST_PORT, traffic.PERFTEST_PORT + len(chosen))
+        done = [
+            pool.submit(write, lab, plan, path, port=port) for path, port in zip(chosen, ports, strict=True)
+        ]
+        for path, result in zip(chosen, done, strict=True):
+            try:
+                result.result()
+            except LabError as error:
+                raise AssertionError(f"{path}: {error}") from error
+    after = lab.each(lambda name: traffic.counters(lab, name))
+    for (relay, dev), runs in due.items():
+        assert after[relay].rules[dev] - before[relay].rules[dev] >= 50 * runs, (relay, dev)
+    assert {name: found.kernel for name, found in after.items()} == {
+        name: found.kernel for name, found in before.items()
+    }
 
 
 def test_1_rendered_files_make_a_working_ring(planned: Lab, plan: Plan) -> None:
     planned.each(lambda name: assert_healthy(planned, plan, name))
-    for path in plan.paths():
-        assert_hardware_path(planned, plan, path)
+    assert_hardware_paths(planned, plan, plan.paths())
 
 
 def test_1_tcp_reaches_every_address(planned: Lab, plan: Plan) -> None:
@@ -106,8 +129,7 @@ def test_2_a_reboot_of_one_and_of_all_needs_nobody(meshed: Lab, plan: Plan) -> N
         meshed.reboot(*names)
         meshed.each(lambda name: plan.wait_settled(meshed, name), names)
         meshed.each(lambda name: assert_healthy(meshed, plan, name))
-    for path in list(plan.paths())[:2]:
-        assert_hardware_path(meshed, plan, path)
+    assert_hardware_paths(meshed, plan, list(plan.paths())[:2])
 
 
 def test_3_a_second_mesh_up_touches_no_rule(meshed: Lab, plan: Plan) -> None:
@@ -175,8 +197,7 @@ def test_5_a_function_reload_takes_rules_away_and_mesh_up_puts_them_back(meshed:
     )
     meshed.ssh(path.relay, UP, seconds=300)
     assert_rules(meshed, plan, path.relay)
-    for affected in (p for p in plan.paths() if p.relay == path.relay):
-        assert_hardware_path(meshed, plan, affected)
+    assert_hardware_paths(meshed, plan, (p for p in plan.paths() if p.relay == path.relay))
 
 
 def test_6_a_cable_pulled_and_put_back(meshed: Lab, plan: Plan) -> None:
@@ -190,9 +211,7 @@ def test_6_a_cable_pulled_and_put_back(meshed: Lab, plan: Plan) -> None:
     assert meshed.out(node.name, routes) == before
     meshed.fault(node.name, "cable", cable.a.port, FAULTS["cable"].off)
     meshed.wait(node.name, "the link to come", f"test $(cat /sys/class/net/{netdev}/carrier) = 1")
-    for path in plan.paths():
-        if path.source == node.name or path.relay == node.name:
-            assert_hardware_path(meshed, plan, path)
+    assert_hardware_paths(meshed, plan, (p for p in plan.paths() if node.name in (p.source, p.relay)))
 
 
 def test_6_a_neighbour_that_reboots_takes_nothing_with_it(meshed: Lab, plan: Plan) -> None:
@@ -202,7 +221,7 @@ def test_6_a_neighbour_that_reboots_takes_nothing_with_it(meshed: Lab, plan: Pla
     plan.wait_settled(meshed, path.relay)
     for name in rules:
         assert_rules(meshed, plan, name)
-    assert_hardware_path(meshed, plan, path)
+    assert_hardware_paths(meshed, plan, [path])
 
 
 SNAPSHOT = r"""

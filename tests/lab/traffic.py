@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from lab.driver import Lab
@@ -10,38 +11,90 @@ from lab.driver import Lab
 PERFTEST_PORT = 18515
 
 
-def gid_index(lab: Lab, node: str, device: str, address: str) -> int:
-    """The index of the RoCE v2 GID that stands for `address`."""
+def listening(lab: Lab, node: str, device: str, address: str, port: int, words: str) -> None:
+    """Start perftest's server for one run on `node`, and wait until it listens."""
+    unit = f"probe-{port}"
+    lab.ssh(
+        node,
+        f"systemctl stop -q {unit}; systemctl reset-failed -q {unit}; {with_gid(device, address)}; "
+        f"systemd-run -q --unit={unit} --property=LimitMEMLOCK=infinity ib_write_lat {words} -x $gid && "
+        f"timeout 100 sh -c 'until ss -Hltn sport = :{port} | grep -q .; do sleep 0.1; done'",
+    )
+
+
+def with_gid(device: str, address: str) -> str:
+    """Shell that sets gid to the index of the RoCE v2 GID that stands for `address`, and ends without one."""
     a, b, c, d = (int(part) for part in address.split("."))
     gid = f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
-    found = lab.out(node, f"cd /sys/class/infiniband/{device}/ports/1/gids && grep -l {gid} * | head -1")
-    assert found, f"{node}: {device} has no GID for {address}"
-    return int(found)
+    gids = f"/sys/class/infiniband/{device}/ports/1/gids"
+    return (
+        f"gid=$(cd {gids} && grep -l {gid} * | head -1); "
+        f'[ -n "$gid" ] || {{ echo {device} has no GID of {address}; exit 3; }}'
+    )
 
 
 def forwarded(lab: Lab, node: str) -> int:
     """IpForwDatagrams of a node."""
-    header, values = lab.out(node, "grep ^Ip: /proc/net/snmp").splitlines()
+    return _forwarded(lab.out(node, SNMP))
+
+
+SNMP = "grep ^Ip: /proc/net/snmp"
+
+
+def _forwarded(snmp: str) -> int:
+    header, values = snmp.splitlines()
     return int(values.split()[header.split().index("ForwDatagrams")])
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the rules of a node's functions forwarded in the lab's hardware, in packets, and what its kernel
+    did.
+    """
+
+    rules: dict[str, int]
+    kernel: int
+
+
+def counters(lab: Lab, node: str) -> Counters:
+    """Read a node's counters in one go."""
+    devices = [function.netdev for function in lab.spec.node(node).functions]
+    show = "; ".join(f"tc -j -s filter show dev {dev} ingress; echo" for dev in devices)
+    *rules, header, values = lab.out(node, f"{show}; {SNMP}").splitlines()
+    found = [line for line in rules if line]
+    assert len(found) == len(devices), found
+    return Counters(
+        {dev: _packets(_flower(line)) for dev, line in zip(devices, found, strict=True)},
+        _forwarded(f"{header}\n{values}"),
+    )
 
 
 def filters(lab: Lab, node: str, netdev: str) -> list[dict[str, Any]]:
     """The flower filters on a function's ingress, with statistics; without tc's header-only elements."""
-    found: list[dict[str, Any]] = json.loads(
-        lab.out(node, f"tc -j -s filter show dev {netdev} ingress") or "[]"
-    )
+    return _flower(lab.out(node, f"tc -j -s filter show dev {netdev} ingress"))
+
+
+def _flower(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(text or "[]")
     return [entry for entry in found if "handle" in entry.get("options", {})]
 
 
 def hardware_packets(lab: Lab, node: str, netdev: str) -> int:
     """How many packets the rules of a function forwarded in the lab's hardware."""
-    return sum(
-        entry["options"]["actions"][-1]["stats"].get("hw_packets", 0) for entry in filters(lab, node, netdev)
-    )
+    return _packets(filters(lab, node, netdev))
+
+
+def _packets(rules: list[dict[str, Any]]) -> int:
+    return sum(entry["options"]["actions"][-1]["stats"].get("hw_packets", 0) for entry in rules)
 
 
 def rdma_write(
-    lab: Lab, source: tuple[str, str, str], target: tuple[str, str, str], *, iterations: int = 100
+    lab: Lab,
+    source: tuple[str, str, str],
+    target: tuple[str, str, str],
+    *,
+    iterations: int = 100,
+    port: int = PERFTEST_PORT,
 ) -> None:
     """ib_write_lat between (node, device, address) and another; the control connection takes the management
     LAN.
@@ -49,19 +102,12 @@ def rdma_write(
     Raises LabError when it fails.
     """
     (near, near_device, near_address), (far, far_device, far_address) = source, target
-    far_gid = gid_index(lab, far, far_device, far_address)
-    near_gid = gid_index(lab, near, near_device, near_address)
-    lab.ssh(far, "systemctl stop -q probe-server; systemctl reset-failed -q probe-server", check=False)
-    lab.ssh(
-        far,
-        "systemd-run -q --unit=probe-server --property=LimitMEMLOCK=infinity "
-        f"ib_write_lat -F -d {far_device} -x {far_gid} -n {iterations}",
-    )
-    lab.wait(far, "perftest to listen", f"ss -Hltn sport = :{PERFTEST_PORT} | grep -q .")
-    mgmt = lab.spec.node(far).mgmt.ip
+    words = f"-F -p {port} -n {iterations} -d"
+    listening(lab, far, far_device, far_address, port, f"{words} {far_device}")
     lab.ssh(
         near,
-        f"timeout 200 ib_write_lat -F -d {near_device} -x {near_gid} -n {iterations} {mgmt}",
+        f"{with_gid(near_device, near_address)}; "
+        f"timeout 200 ib_write_lat {words} {near_device} -x $gid {lab.spec.node(far).mgmt.ip}",
         seconds=220,
     )
 
