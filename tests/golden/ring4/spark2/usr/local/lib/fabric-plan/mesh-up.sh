@@ -672,40 +672,44 @@ converge_markers() {
 
 # ---- the environment that follows --------------------------------------------------------------------------------------------
 
-# read_line FILE: its first line; empty where it cannot be read.
-read_line() {
-    local line=
-    { read -r line <"$1"; } 2>/dev/null
-    printf '%s' "$line"
+declare -A GID_INDEX=()  # "DEV GID" -> where the RoCE v2 GID of that function stands in the table of its RDMA device
+
+# One pass for all functions and no process for an entry: a table has 256 places on this card, and more on others.
+read_gids() {
+    local file gid dev type attributes n
+    GID_INDEX=()
+    for file in "$ROOT"/sys/class/infiniband/*/ports/1/gids/*; do
+        gid='' dev='' type=''
+        { read -r gid <"$file"; } 2>/dev/null
+        # Only those of IPv4 addresses. Empty places read as zeros, and their attributes as errors.
+        [[ $gid == 0000:0000:0000:0000:0000:ffff:* ]] || continue
+        attributes=${file%/gids/*}/gid_attrs
+        n=${file##*/}
+        { read -r dev <"$attributes/ndevs/$n"; } 2>/dev/null
+        { read -r type <"$attributes/types/$n"; } 2>/dev/null
+        [[ $type == 'RoCE v2' ]] && GID_INDEX["$dev $gid"]=${GID_INDEX["$dev $gid"]:-$n}
+    done
 }
 
-# gid_index DEV ADDRESS: where the RoCE v2 GID of that address stands in the table of the function's RDMA device.
+# gid_index DEV ADDRESS: that place, in INDEX; fails where the address has none.
 gid_index() {
-    local dev=$1 gid port n
+    local dev=$1 gid
     local IFS=.
     # shellcheck disable=SC2086  # split at the dots
     set -- ${2%/*}
     printf -v gid '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' "$@"
-    for port in "$ROOT"/sys/class/infiniband/*/ports/1; do
-        for n in "$port"/gids/*; do
-            # Empty places read as zeros, and their attributes as errors.
-            [[ $(read_line "$n") == "$gid" ]] || continue
-            n=${n##*/}
-            [[ $(read_line "$port/gid_attrs/ndevs/$n") == "$dev" && $(read_line "$port/gid_attrs/types/$n") == 'RoCE v2' ]] || continue
-            printf '%s\n' "$n"
-            return 0
-        done
-    done
-    return 1
+    INDEX=${GID_INDEX["$dev $gid"]:-}
+    [[ -n $INDEX ]]
 }
 
 # uniform_gid: the one index that all functions share; fails where they differ or one has none.
 uniform_gid() {
-    local i index common=
+    local i common=
+    read_gids
     for i in "${!FUNCTION_DEV[@]}"; do
         [[ -n ${FUNCTION_ADDRESS[i]} ]] || continue
-        index=$(gid_index "${FUNCTION_DEV[i]}" "${FUNCTION_ADDRESS[i]}") || return 1
-        [[ ${common:=$index} == "$index" ]] || return 1
+        gid_index "${FUNCTION_DEV[i]}" "${FUNCTION_ADDRESS[i]}" || return 1
+        [[ ${common:=$INDEX} == "$INDEX" ]] || return 1
     done
     [[ -n $common ]] && printf '%s\n' "$common"
 }
