@@ -7,7 +7,7 @@ import subprocess
 from lab import host
 from lab.build import Artifacts
 
-PROBE_SECONDS = 20
+PROBE_SECONDS = 12
 
 
 def kvm_boots(artifacts: Artifacts) -> bool:

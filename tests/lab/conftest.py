@@ -66,13 +66,14 @@ def session() -> Iterator[Session]:
     if running:
         lab = Lab.open()
         if lab.spec != spec:
-            pytest.skip("another lab is up: fabric-plan lab down")
+            pytest.fail("another lab is up: fabric-plan lab down", pytrace=False)
         yield Session(lab, None)
         return
     try:
         lab = driver.start(spec)
     except LabUnavailableError as error:
-        pytest.skip(f"no lab here: {error.message}")
+        # asked for by name: what cannot be had must not look like a pass
+        pytest.fail(f"no lab here: {error.message}{f' ({error.hint})' if error.hint else ''}", pytrace=False)
     yield Session(lab, CLEAN)
     lab.down()
 
