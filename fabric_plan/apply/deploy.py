@@ -58,7 +58,7 @@ class Deployment:
     `interfaces` has the nodes to change and the functions that each of them is asked about (none: those with
     an RDMA device). `states` makes what they have to look like, while they are asked already. `ask` sees the
     findings and says whether to go on. `leaving` are the interfaces, by node, that are ours no longer: what
-    NetworkManager itself defines of them is moved aside.
+    NetworkManager itself defines of them is moved aside. `paths` are files beside ours to know about.
     """
 
     intent: str
@@ -72,6 +72,7 @@ class Deployment:
     observer: Observer
     ask: Callable[[Findings], bool]
     leaving: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
     sessions: dict[str, Session] = field(default_factory=dict)
     desired: Mapping[str, Desired] = field(default_factory=dict)
 
@@ -142,7 +143,11 @@ class Deployment:
     def _begin_to_collect(self) -> Callable[[], Mapping[str, Facts | FabricPlanError]]:
         """Ask the nodes to change for their facts; the returned function waits for the answers."""
         sessions = {name: self.sessions[name] for name in self.interfaces}
-        return begin_each(sessions, lambda session: collect(session, self._interfaces(session.target.name)))
+
+        def ask(session: Session) -> Facts:
+            return collect(session, self._interfaces(session.target.name), self.paths)
+
+        return begin_each(sessions, ask)
 
     def _interfaces(self, name: str) -> tuple[str, ...]:
         """Return the interfaces of a node that this is about: those that are ours, and those that were."""
@@ -246,11 +251,13 @@ def _netplan(file: StagedFile) -> bool:
     return file.path.startswith("/etc/netplan/")
 
 
-def collect(session: Session, interfaces: Sequence[str]) -> Facts:
-    """Collect the facts of one node over its session; without `interfaces` those of every RDMA device."""
+def collect(session: Session, interfaces: Sequence[str], paths: Sequence[str] = ()) -> Facts:
+    """Collect the facts of one node over its session, about `paths` too; without `interfaces` those of every
+    RDMA device.
+    """
     if session.connection is None:
         session.connection = session.transport.connect(session.target)
-    request, limit_s = question(session.target, interfaces)
+    request, limit_s = question(session.target, interfaces, paths=paths)
     document = session.connection.call("collect", request, limit_s=limit_s)
     return facts_of(document, node=session.target.name)
 

@@ -126,6 +126,11 @@ def desired_states(plan: Plan, names: Collection[str] | None = None) -> dict[str
     }
 
 
+def pinned_files(plan: Plan) -> tuple[str, ...]:
+    """Return the files on the nodes that the inventory pins by their digest."""
+    return (plan.fabric.marker.path,) if plan.fabric.marker.path else ()
+
+
 def ours_on(plan: Plan, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return by node the functions that the plan manages."""
     return {
@@ -186,5 +191,6 @@ def deploy(
         observer=observer(console),
         ask=asker(options, console),
         leaving=leaving or {},
+        paths=pinned_files(plan),
     )
     return report(deployment.run(), console)

@@ -9,7 +9,7 @@ from fabric_plan.apply.deploy import collect
 from fabric_plan.apply.session import Session
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan
 from fabric_plan.cli.console import Console
-from fabric_plan.cli.deploying import desired_states, ours_on
+from fabric_plan.cli.deploying import desired_states, ours_on, pinned_files
 from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.show import document, lines
@@ -75,7 +75,7 @@ def _begin_to_collect(
         session = Session(Target.of(plan.fabric.node(name)), transport, 0)
         with console.stage(f"{name}: asked for its facts"):
             try:
-                return collect(session, ours[name])
+                return collect(session, ours[name], pinned_files(plan))
             finally:
                 session.drop()
 

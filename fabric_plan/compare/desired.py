@@ -107,7 +107,8 @@ class DesiredMarker:
 @dataclass(frozen=True, slots=True)
 class Desired:
     """The whole of it. `digest` is the plan's; `queue_size` and `num_queues` are None where nothing is
-    relayed.
+    relayed. `marker_path` and `marker_sha256` are the program that somebody put on the node and pinned in the
+    inventory, None where it is the usual one.
     """
 
     node: str
@@ -122,6 +123,8 @@ class Desired:
     queue_size: int | None = None
     num_queues: int | None = None
     links: tuple[tuple[str, str], ...] = ()
+    marker_path: str | None = None
+    marker_sha256: str | None = None
 
     @property
     def mesh(self) -> bool:
@@ -194,6 +197,8 @@ def _from_document(node: str, document: Mapping[str, Any], files: tuple[DesiredF
         queue_size=hairpin.get("queue_size"),
         num_queues=hairpin.get("num_queues"),
         links=tuple(sorted(link for file in files for link in _links(file))),
+        marker_path=document.get("marker_path") if meshed else None,
+        marker_sha256=document.get("marker_sha256") if meshed else None,
     )
 
 

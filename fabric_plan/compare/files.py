@@ -70,6 +70,7 @@ def file_changes(desired: Desired, facts: Facts) -> Iterator[Change]:
             have = None if found is None else found.target or found.kind
             yield Change(Resource.UNIT, path, have, f"link to {target}", StepKind.DAEMON_RELOAD)
     wanted = {file.path for file in desired.files} | {path for path, _ in desired.links}
+    wanted.add(desired.marker_path or "")
     for path, found in sorted(live.items()):
         if is_ours(path) and path not in wanted and found.kind != "directory":
             yield Change(Resource.FILE, path, _words(found), None, _step_for_vanished(path))

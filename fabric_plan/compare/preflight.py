@@ -149,6 +149,22 @@ def _marker(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
         )
 
 
+def _pinned_marker(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+    """The program that the inventory pins by its digest is that program."""
+    if want.marker_path is None:
+        return
+    found = (facts.files.value or {}).get(want.marker_path)
+    have = found.sha256 if found is not None and found.kind == "file" else None
+    if have != want.marker_sha256:
+        state = "is not there or cannot be read" if have is None else f"has the digest {have[:12]}"
+        yield Finding(
+            "marker-program",
+            want.node,
+            f"{want.marker_path} {state}, planned was {(want.marker_sha256 or '')[:12]}",
+            hint="put the marker there that `mesh.marker.sha256` names, or write the digest of this one",
+        )
+
+
 def management(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     """Nothing that could cut the user off: no way to the node leads over a function that is to change."""
     ours = {function.netdev for function in want.functions}
@@ -259,6 +275,7 @@ _CHECKS: tuple[Callable[[Desired, Facts, Diff], Iterator[Finding]], ...] = (
     _marker,
     management,
     _profile,
+    _pinned_marker,
     _rdma,
     other_mesh,
     other_subnets,

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from fabric_plan import __version__
+from fabric_plan.inventory.schema import MarkerEntry
 from fabric_plan.planner.model import KernelRoute, Marker, NodePlan, Plan, PlannedFunction, RelayRoute, Rule
 from fabric_plan.simulate.proof import Proof
 
@@ -78,6 +79,11 @@ def _marker(marker: Marker) -> dict[str, Any]:
     }
 
 
+def _marker_program(marker: MarkerEntry) -> dict[str, Any]:
+    """Return where the inventory says that a marker lies, and its digest; nothing for the usual place."""
+    return {"marker_path": marker.path, "marker_sha256": marker.sha256} if marker.path else {}
+
+
 def node_part(node: NodePlan) -> dict[str, Any]:
     """Return what the plan says of one node."""
     return {
@@ -102,7 +108,11 @@ def plan_core(plan: Plan) -> dict[str, Any]:
         "mtu": fabric.mtu,
         "planes": {str(plane): str(mode) for plane, mode in fabric.planes.items()},
         "hairpin": {"queue_size": fabric.hairpin.queue_size, "num_queues": fabric.hairpin.num_queues},
-        "mesh": {"paths": str(fabric.mesh), "marker": str(fabric.marker.dialect)},
+        "mesh": {
+            "paths": str(fabric.mesh),
+            "marker": str(fabric.marker.dialect),
+            **_marker_program(fabric.marker),
+        },
         "cables": [
             {
                 "ends": [{"node": end.node, "port": end.port} for end in cable.ends],
@@ -169,6 +179,7 @@ def node_document(core: dict[str, Any], plan_digest: str, name: str) -> dict[str
         "node": name,
         "mtu": core["mtu"],
         "hairpin": core["hairpin"],
+        **{key: value for key, value in core["mesh"].items() if key.startswith("marker_")},
         **core["nodes"][name],
     }
 
