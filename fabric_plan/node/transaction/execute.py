@@ -49,9 +49,10 @@ def arm(node: Node, state: State, seconds: int) -> None:
 
 
 def disarm(node: Node, state: State) -> None:
-    """Take the timer away; one that fires all the same finds nothing to do."""
-    if state.timer:
-        stop(node, f"{state.timer}.timer", SYSTEMD_LIMIT_S)
+    """Take every timer of the trial away, one too that was armed for a run that never began; one that fires
+    all the same finds nothing to do.
+    """
+    stop(node, f"fabric-plan-undo-{state.generation}-*.timer", SYSTEMD_LIMIT_S)
     state.timer, state.armed_until_unix, state.armed_until_s = "", None, None
 
 

@@ -116,6 +116,7 @@ def end(node: Node, state: State) -> list[str]:
 
 def _forget(node: Node, state: State) -> None:
     """Drop a trial that never began."""
+    execute.disarm(node, state)
     store.remove_tree(node.place(state.trial))
     store.remove_tree(node.place(generations.record_path(state.generation)))
 

@@ -9,7 +9,17 @@ import pytest
 
 from fabric_plan.node.transaction.places import RECOVER
 from tests.node.txn.faults import STEPS, TRIED, Whole, run_out
-from tests.node.txn.support import F0, F1, Driver, RefusedError, changes, document, expected, tree
+from tests.node.txn.support import (
+    F0,
+    F1,
+    Driver,
+    KilledError,
+    RefusedError,
+    changes,
+    document,
+    expected,
+    tree,
+)
 from tests.node.txn.world import World
 
 PLACE: tuple[dict[str, Any], ...] = ({"kind": "place"},)
@@ -314,6 +324,27 @@ def test_a_run_is_taken_once_for_its_id(world: World, driver: Driver) -> None:
     driver.call("run", request)
     assert world.log[calls:] == []
     assert driver.ask("status")["run_id"] == driver.run_id
+
+
+@pytest.mark.parametrize("end", ["undo", "release", "begin"])
+def test_a_timer_armed_for_a_run_that_never_began_goes_too(world: World, driver: Driver, end: str) -> None:
+    driver.begin()
+    driver.stage(changes(world, tree("v1")))
+    with pytest.raises(KilledError):
+        driver.start(STEPS, FABRIC_PLAN_CRASH_AT="run.armed")
+    assert len(world.timers) == 1
+    if end == "begin":
+        run_out(world)
+    else:
+        driver.ask(end)
+        assert world.timers == {}
+    if end == "undo":
+        driver.ask("release")
+    second = Driver(world)
+    second.begin()
+    assert world.timers == {}
+    second.stage(changes(world, tree("v1")))
+    assert second.run(STEPS)["phase"] == "trial"
 
 
 # ---- leases ----------------------------------------------------------------------------------------------

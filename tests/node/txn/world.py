@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fnmatch
 import json
 import re
 import shutil
@@ -116,6 +117,7 @@ class World:
             profiles={"wired": wired},
             active={MANAGEMENT: "wired"},
         )
+        self._kept: dict[str, tuple[Kernel, dict[str, str]]] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -133,21 +135,22 @@ class World:
 
     # ---- files and processes ---------------------------------------------------------------------------
 
-    def keep(self) -> None:
+    def keep(self, name: str = "kept") -> None:
         """Keep the node as it is now, to come back to."""
-        kept = self.home / "kept"
+        kept = self.home / name
         if kept.exists():
             shutil.rmtree(kept)
         shutil.copytree(self.root, kept, symlinks=True)
-        self._kept = (copy.deepcopy(self.kernel), dict(self.unit_texts))
+        self._kept[name] = (copy.deepcopy(self.kernel), dict(self.unit_texts))
 
-    def come_back(self) -> None:
+    def come_back(self, name: str = "kept") -> None:
         """Be the node that was kept."""
         for process in self.services.values():
             process.kill()
         shutil.rmtree(self.root)
-        shutil.copytree(self.home / "kept", self.root, symlinks=True)
-        self.kernel, self.unit_texts = copy.deepcopy(self._kept[0]), dict(self._kept[1])
+        shutil.copytree(self.home / name, self.root, symlinks=True)
+        kernel, unit_texts = self._kept[name]
+        self.kernel, self.unit_texts = copy.deepcopy(kernel), dict(unit_texts)
         for kept in (self.services, self.timers, self.faults, self.environment, self.during):
             kept.clear()
         self.log.clear()
@@ -523,7 +526,8 @@ class World:
     def _job(self, verb: str, unit: str) -> None:
         units = self.kernel.units
         if unit.endswith(".timer"):
-            self.timers.pop(unit, None)
+            for name in fnmatch.filter(self.timers, unit):
+                del self.timers[name]
             return
         if unit in self.services:
             self.services[unit].kill(signal.SIGTERM)
@@ -571,6 +575,8 @@ class World:
         unit = next(word.partition("=")[2] for word in argv if word.startswith("--unit="))
         command = argv[next(n for n, word in enumerate(argv) if word.startswith("/")) :]
         if any(word.startswith("--on-active=") for word in argv):
+            if f"{unit}.timer" in self.timers:
+                raise RefusalError(f"Failed to start transient timer unit: {unit}.timer was already loaded")
             self.timers[f"{unit}.timer"] = command
         else:
             self.services[unit] = self._spawn(command)
