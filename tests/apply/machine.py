@@ -104,6 +104,7 @@ class Machine(World):
         self.state = new_state(plan, home / "root")
         super().__init__(home, names, _Programs(ssh.tools))
         self._jobs: list[threading.Thread] = []
+        self._kept_states: dict[str, State] = {}
         self._next_pid = 4000
         self._join()
         self._write_root()
@@ -216,18 +217,19 @@ class Machine(World):
         except standin.RefusalError as refusal:
             raise RefusalError(refusal.words, refusal.status) from None
 
-    def keep(self) -> None:
+    def keep(self, name: str = "kept") -> None:
         """Keep the machine as it is now, to come back to."""
         self.rest()
-        super().keep()
-        self._kept_state = copy.deepcopy({k: v for k, v in self.state.items() if k not in ("log", "broken")})
+        super().keep(name)
+        state = {key: value for key, value in self.state.items() if key not in ("log", "broken")}
+        self._kept_states[name] = copy.deepcopy(state)
 
-    def come_back(self) -> None:
+    def come_back(self, name: str = "kept") -> None:
         """Be the machine that was kept."""
         self.rest()
-        super().come_back()
+        super().come_back(name)
         self.environment["FABRIC_PLAN_WAIT"] = "10"
-        self.state.update(copy.deepcopy(self._kept_state))
+        self.state.update(copy.deepcopy(self._kept_states[name]))
         self.state["log"], self.state["broken"] = self.log, self.broken
         self.wrap()
 
