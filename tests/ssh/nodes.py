@@ -293,6 +293,7 @@ PermitRootLogin prohibit-password
 PrintMotd no
 MaxStartups 100
 AllowTcpForwarding yes
+Subsystem sftp internal-sftp
 LogLevel VERBOSE
 SetEnv PATH={path} HOME={home}
 """
