@@ -87,19 +87,21 @@ class Session:
 
     def begin(self, holder: str, intent: str, digest: str, fabric: str, version: str) -> None:
         """Take the node's lease and a generation number."""
-        reply = self._call_twice(
-            "begin",
-            {
-                "id": secrets.token_hex(8),
-                "holder": holder,
-                "lease_s": self.confirm_s,
-                "intent": intent,
-                "digest": digest,
-                "fabric": fabric,
-                "node": self.target.name,
-                "version": version,
-            },
-        )
+        request = {
+            "id": secrets.token_hex(8),
+            "holder": holder,
+            "lease_s": self.confirm_s,
+            "intent": intent,
+            "digest": digest,
+            "fabric": fabric,
+            "node": self.target.name,
+            "version": version,
+        }
+        try:
+            reply = self._call_twice("begin", request)
+        except TransportError as error:
+            error.message += f"; nothing was changed, and a lease that it took ends within {self.confirm_s} s"
+            raise
         self.token, self.generation = str(reply["token"]), int(reply["generation"])
         self.renewed_s = time.monotonic()
 

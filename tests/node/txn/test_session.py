@@ -114,8 +114,9 @@ def test_a_node_that_does_not_settle_goes_back(world: World) -> None:
 
 def test_a_begin_whose_answers_all_get_lost_changes_nothing_and_runs_out(world: World) -> None:
     before = Whole.of(world)
-    with pytest.raises(TransportError):
+    with pytest.raises(TransportError) as lost:
         transaction(Direct(world, {"begin": 2})).run()
+    assert "a lease that it took ends within 60 s" in lost.value.message
     assert Whole.of(world) == before
     with pytest.raises(NodeError, match="tester@here has held this node since"):
         transaction(Direct(world)).run()
