@@ -69,7 +69,8 @@ def ansible(chain: Chain, programs: Path, trees: Path, work: Path) -> Peer:
     cluster = chain.cluster
     work.mkdir()
     hosts = [
-        f"{node.name} ansible_host=127.0.0.1 ansible_port={node.port} target={work / node.name}"
+        f"{node.name} ansible_host=127.0.0.1 ansible_port={node.port} target={work / node.name} "
+        f"machine={chain.machines[node.name].address}"
         for node in cluster.nodes
     ]
     lines = ["[all]", *hosts, "[all:vars]", f"ansible_ssh_common_args=-F {cluster.config}"]
@@ -82,6 +83,7 @@ def ansible(chain: Chain, programs: Path, trees: Path, work: Path) -> Peer:
         "mode: preserve}\n"
         "    - shell: systemctl is-active --quiet {{ item }} || systemctl start {{ item }}\n"
         f"      changed_when: false\n      loop: {list(UNITS)}\n"
+        "      environment: {STANDIN_SOCKET: '{{ machine }}'}\n"
     )
     command = [str(programs / "ansible-playbook"), "-i", "hosts.ini", "play.yaml"]
     more = {"HOME": str(chain.home), "ANSIBLE_CONFIG": str(work / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
@@ -100,6 +102,7 @@ def pyinfra(chain: Chain, programs: Path, trees: Path, work: Path, paths: Mappin
                 "ssh_key": str(chain.cluster.key),
                 "ssh_known_hosts_file": str(chain.cluster.known_hosts),
                 "target": str(work / node.name),
+                "machine": chain.machines[node.name].address,
                 "paths": paths[node.name],
             },
         )
@@ -113,8 +116,10 @@ def pyinfra(chain: Chain, programs: Path, trees: Path, work: Path, paths: Mappin
         f"    source = {str(trees)!r} + '/' + host.name + path\n"
         "    mode = oct(os.stat(source).st_mode & 0o777)[2:]\n"
         "    files.put(src=source, dest=host.data.target + path, mode=mode)\n"
+        "systemctl = 'STANDIN_SOCKET=' + host.data.machine + ' systemctl '\n"
         f"for unit in {UNITS!r}:\n"
-        "    host.get_fact(Command, 'systemctl is-active --quiet ' + unit + ' || systemctl start ' + unit)\n"
+        "    ask, start = systemctl + 'is-active --quiet ' + unit, systemctl + 'start ' + unit\n"
+        "    host.get_fact(Command, ask + ' || ' + start)\n"
     )
     command = [str(programs / "pyinfra"), "-y", "nodes.py", "deploy.py"]
     return Peer("pyinfra", lambda: said_by(command, work, HOME=str(chain.home)), "No changes")
