@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format golden man screenshots bench clean venv debian-packages test-faults test-chain test-wheel
+.PHONY: help demo test lint format golden man screenshots bench bench-apply clean venv debian-packages test-faults test-chain test-wheel
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -39,7 +39,7 @@ test-faults: $(STAMP)  ## every fault at every step of an apply
 	$(BIN)/python -m pytest -n 3 --dist worksteal -rA -m faults
 
 test-chain: $(STAMP)  ## the command line, first apply to removal, against four machines behind SSH servers
-	$(BIN)/python -m pytest -m chain
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m chain
 
 test-wheel: $(STAMP)  ## wheel and sdist, installed and used in empty environments of each Python that is here
 	$(BIN)/python -m tests.packaging.try_it
@@ -55,6 +55,9 @@ screenshots: $(STAMP)  ## take the pictures of docs/ anew (needs chromium)
 
 bench: $(STAMP)  ## print the benchmark table
 	$(BIN)/python -m bench
+
+bench-apply: $(STAMP)  ## print that of an apply against Ansible and pyinfra, which it installs below build/
+	$(BIN)/python -m bench apply
 
 debian-packages:  ## the linters and tools that the tests use beside Python (as root, Debian or Ubuntu)
 	apt-get update -qq
