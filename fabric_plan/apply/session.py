@@ -7,6 +7,7 @@ connection asks for the status instead of guessing.
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import time
 from base64 import b64encode
@@ -56,7 +57,10 @@ class Session:
         if self.connection is None:
             self.connection = self.transport.connect(self.target)
         try:
-            reply = self.connection.call(verb, request, limit_s=limit_s * self.target.patience)
+            patience = self.target.patience
+            if patience > 1:
+                request = {**request, "patience": math.ceil(patience)}
+            reply = self.connection.call(verb, request, limit_s=limit_s * patience)
         except TransportError:
             self.drop()
             raise

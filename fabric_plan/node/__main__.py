@@ -1,4 +1,5 @@
-"""The node program: ``VERB [--root DIR]`` with a JSON request on stdin and one JSON document on stdout.
+"""The node program: ``VERB [--root DIR] [--patience FACTOR]`` with a JSON request on stdin and one JSON
+document on stdout.
 
 Exit status: 0 done, 1 the verb failed (one line on stderr says why), 64 wrong usage.
 """
@@ -50,7 +51,11 @@ def find(verb: str) -> Optional[Verb]:
 def main(arguments: Sequence[str]) -> int:
     """Run one verb; see the module's text."""
     words = list(arguments)
-    root = "/"
+    root, patience = "/", 1.0
+    if "--patience" in words[:-1]:
+        at = words.index("--patience")
+        patience = float(words[at + 1])
+        del words[at : at + 2]
     if "--root" in words[:-1]:
         at = words.index("--root")
         root = os.path.abspath(words[at + 1])  # noqa: PTH100 - a string is what Tree takes
@@ -67,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         if len(request) > MAX_REQUEST_BYTES:
             raise RequestError(f"a request of more than {MAX_REQUEST_BYTES} bytes")
         text = request.decode("utf-8", "replace")
-        document = work(text, Tree(root), Tools(TOOL_LIMIT_S, own_path=root != "/"))
+        document = work(text, Tree(root), Tools(TOOL_LIMIT_S, root != "/", patience))
     except RequestError as error:
         print(error, file=sys.stderr)
         return 1

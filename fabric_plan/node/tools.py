@@ -31,11 +31,15 @@ class Output:
 
 
 class Tools:
-    """Runs commands found in PATH and, unless `own_path`, in the sbin folders that ssh leaves out of it."""
+    """Runs commands found in PATH and, unless `own_path`, in the sbin folders that ssh leaves out of it.
 
-    def __init__(self, limit_s: float, own_path: bool = False) -> None:
+    `patience` multiplies the limits of a transaction, for a machine that is emulated.
+    """
+
+    def __init__(self, limit_s: float, own_path: bool = False, patience: float = 1.0) -> None:
         self.limit_s = limit_s
         self.own_path = own_path
+        self.patience = patience
         path = os.environ.get("PATH", "/usr/bin:/bin").split(":")
         self.path = ":".join(path if own_path else [*path, *(place for place in SBIN if place not in path)])
         # More at once than the machine can run would only make each of them late.

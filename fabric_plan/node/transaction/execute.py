@@ -64,7 +64,7 @@ def stop(node: Node, unit: str, limit_s: float) -> None:
 def start(node: Node, state: State, run_id: str, todo: list[dict[str, Any]], arm_s: int | None) -> None:
     """Arm the rollback and start the service. Raises `RefusalError`; then no step was begun."""
     reloads = any(steps.KINDS[step["kind"]].reloads for step in todo)
-    limit = sum(steps.KINDS[step["kind"]].limit_s for step in todo)
+    limit = sum(steps.KINDS[step["kind"]].limit_s for step in todo) * node.tools.patience
     if arm_s is not None:
         arm(node, state, arm_s)
         point("run.armed")

@@ -107,11 +107,10 @@ def await_management(node: Node, before: Mapping[str, set[str]]) -> None:
         ]
         return ", ".join(gone)
 
-    gone = await_nothing(missing, MANAGEMENT_WAIT_S)
+    limit_s = MANAGEMENT_WAIT_S * node.tools.patience
+    gone = await_nothing(missing, limit_s)
     if gone:
-        raise RefusalError(
-            "management-lost", f"gone for {MANAGEMENT_WAIT_S:g} s: {gone}", "the trial is taken back"
-        )
+        raise RefusalError("management-lost", f"gone for {limit_s:g} s: {gone}", "the trial is taken back")
 
 
 def await_nothing(missing: Callable[[], str], limit_s: float) -> str:
@@ -148,9 +147,10 @@ def bring_up(node: Node, interface: str) -> None:
     def missing() -> str:
         return ", ".join(sorted(wanted - addresses(node, interface)))
 
-    gone = await_nothing(missing, ADDRESS_WAIT_S)
+    limit_s = ADDRESS_WAIT_S * node.tools.patience
+    gone = await_nothing(missing, limit_s)
     if gone:
-        raise RefusalError("no-address", f"{interface}: no {gone} within {ADDRESS_WAIT_S:g} s")
+        raise RefusalError("no-address", f"{interface}: no {gone} within {limit_s:g} s")
 
 
 def flush(node: Node, interface: str) -> None:

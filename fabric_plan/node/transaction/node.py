@@ -60,7 +60,7 @@ class Node:
 
     def run(self, argv: Sequence[str], limit_s: float) -> Output:
         """Run a command to its end or its limit in seconds."""
-        return self.tools.run(argv, limit_s)
+        return self.tools.run(argv, limit_s * self.tools.patience)
 
     def must(self, argv: Sequence[str], limit_s: float, id: str = "command-failed") -> str:
         """Run a command that has to succeed and return what it printed. Raises `RefusalError`."""
@@ -82,6 +82,8 @@ class Node:
         for _ in range(package.count(".") + 3):
             folder = os.path.dirname(folder)  # noqa: PTH120 - inside an archive it is no path
         root = ["--root", self.tree.root] if self.tree.root else []
+        if self.tools.patience != 1:
+            root += ["--patience", f"{self.tools.patience:g}"]
         if os.path.isfile(folder):  # noqa: PTH113 - an archive
             return [sys.executable, "-I", "-S", self._keep(folder), verb, *root]
         return [sys.executable, "-I", "-c", _LOADER, folder, package, verb, *root]

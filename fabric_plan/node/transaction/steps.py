@@ -169,7 +169,7 @@ def hairpin(node: Node, state: State, parameters: Parameters) -> None:
         v4 = {address for address in had if ":" not in address}
         return ", ".join(sorted(v4 - network.addresses(node, interface)))
 
-    gone = network.await_nothing(missing, network.ADDRESS_WAIT_S)
+    gone = network.await_nothing(missing, network.ADDRESS_WAIT_S * node.tools.patience)
     if gone and connected is not None:
         words = ["nmcli", "--wait", "30", "connection", "up", "id", connected["name"], "ifname", interface]
         node.must(words, network.ACTIVATE_LIMIT_S, "nm-up")

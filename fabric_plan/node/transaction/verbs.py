@@ -358,6 +358,10 @@ def execute_run(node: Node, request: Mapping[str, Any]) -> Reply:
     return {}
 
 
+# Any verb takes it: by how much longer than usual this machine may take.
+PATIENCE = "patience"
+MAX_PATIENCE = 50
+
 Act = Callable[[Node, Mapping[str, Any]], Reply]
 KEYS: Mapping[str, tuple[Act, tuple[str, ...]]] = {
     "rehearse": (rehearse.rehearse, ("files", "interfaces")),
@@ -383,7 +387,11 @@ def answer(verb: str, request: str, tree: Tree, tools: Tools) -> str:
     # A connection that breaks is no reason to stop in the middle.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        body = {"ok": True, **act(Node(tree, tools), fields.load(request, known))}
+        asked = fields.load(request, (*known, PATIENCE))
+        if PATIENCE in asked:
+            patience = fields.number(asked, PATIENCE, 1, MAX_PATIENCE)
+            tools = Tools(tools.limit_s, tools.own_path, patience)
+        body = {"ok": True, **act(Node(tree, tools), asked)}
     except RefusalError as refusal:
         body = {"ok": False, "error": refusal.document()}
     except OSError as error:
