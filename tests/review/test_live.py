@@ -104,6 +104,15 @@ def test_secrets_that_were_taken_out_are_no_difference() -> None:
     assert "Against the live state" not in words(page(facts_of({"spark2": redacted})))
 
 
+def test_a_changed_file_without_its_secrets_is_not_compared_line_by_line() -> None:
+    def redacted(facts: Facts) -> Facts:
+        found = (facts.netplan.value or {})[OLD]
+        return with_file(facts, OLD, replace(found, text="***", sha256="0" * 64, redacted=True))
+
+    text = words(page(facts_of({"spark2": redacted})))
+    assert "whose content the facts do not hold" in text and "***" not in text
+
+
 def test_a_file_of_ours_that_goes_is_named_and_nobody_elses() -> None:
     def more(facts: Facts) -> Facts:
         facts = with_file(facts, "/etc/fabric-plan/left", File("file", "0644", 0, 0, 1, "0" * 64, text="x"))
