@@ -104,6 +104,7 @@ def planned(session: Session, plan: Plan) -> Lab:
         with host.stage("reboot of all nodes"):
             lab.reboot()
             lab.each(lambda name: plan.wait_settled(lab, name))
+            lab.each(lambda name: plan.meet(lab, name))
         lab.save(state)
     return session.at(state)
 

@@ -80,6 +80,18 @@ class Plan:
                 (relay,) = route["through"]
                 yield Path2(name, near["rdma"], route["peer"], far["rdma"], to, relay, near["plane"])
 
+    def meet(self, lab: Lab, name: str) -> None:
+        """Let a node resolve the far end of each of its cables: who looks at cabling wants to have heard
+        them.
+        """
+        far = [
+            self.address(theirs.name, function.netdev)
+            for ours, _, theirs, function in lab.spec.links()
+            if ours.name == name
+        ]
+        pings = [f"ping -n -q -c 1 -W 20 {address} >/dev/null" for address in far]
+        lab.ssh(name, " && ".join(pings) or "true")
+
     def put(self, lab: Lab, name: str) -> None:
         """Put a node's files on it and enable its units, as a person would by hand."""
         lab.put_tree(name, self.tree / name)
