@@ -89,7 +89,8 @@ def _kind(options: argparse.Namespace) -> GraphKind:
 
 
 def _check_library(options: argparse.Namespace, console: Console) -> ExitCode:
-    library = read_library(Path(options.file))
+    with console.stage(f"reading {options.file}"):
+        library = read_library(Path(options.file))
     mode, planned = _planned(options, library)
     found = judge(library, planned, mode)
     marker = "with" if library.marker else "without"
