@@ -21,7 +21,6 @@ from fabric_plan.compare.preflight import Severity
 from fabric_plan.compare.show import document, lines
 from fabric_plan.errors import ExitCode, FabricPlanError, UsageError
 from fabric_plan.planner.model import Plan
-from fabric_plan.render.tree import render
 from fabric_plan.transport.base import Connection, Target, each
 
 T = TypeVar("T")
@@ -118,6 +117,8 @@ def report(found: Report, console: Console) -> ExitCode:
 
 def desired_states(plan: Plan, names: Collection[str] | None = None) -> dict[str, Desired]:
     """Return what the nodes `names` of `plan` have to look like; None means all of them."""
+    from fabric_plan.render.tree import render  # the nodes are asked already while this is loaded
+
     rendered = render(plan, resources.layers(), resources.templates())
     return {
         name: desired_of(name, {file.path: (file.mode, file.content) for file in files}, resources.layers())
