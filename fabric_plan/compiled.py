@@ -26,9 +26,11 @@ def compiled_templates() -> FileSystemBytecodeCache | None:
     What lies there is code that this process will run, so the folder has to be ours alone: with ``sudo`` and
     the home of somebody else, that somebody could hand code to root.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
-    folder = Path(base, "fabric-plan", "templates")
     try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache")
+        if not base.parent.is_dir():
+            return None  # a user without a home, as services have, is not given one
+        folder = base / "fabric-plan" / "templates"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = folder.resolve()
         safe = all(_ours(part.stat()) for part in (folder, *folder.parents))

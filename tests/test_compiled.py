@@ -77,6 +77,13 @@ def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest
     assert compiled_templates() is None
 
 
+def test_a_user_without_a_home_is_not_given_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    assert compiled_templates() is None
+    assert not (tmp_path / "nonexistent").exists()
+
+
 def test_no_home_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
     assert compiled_templates() is None
