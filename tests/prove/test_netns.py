@@ -159,8 +159,10 @@ def test_without_the_right_to_it_says_so() -> None:
 def test_an_interrupt_leaves_nothing_behind(how: signal.Signals, tmp_path: Path) -> None:
     inventory = tmp_path / "big.yaml"
     inventory.write_text(Sketch(nodes=24).text())
+    # Tests that run in the background of a script inherit an ignored SIGINT; a person's terminal does not.
+    listens = ["env", "--default-signal=INT"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "fabric_plan", "prove", "-i", str(inventory), "--netns"],
+        [*listens, sys.executable, "-m", "fabric_plan", "prove", "-i", str(inventory), "--netns"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
