@@ -1,14 +1,12 @@
 """The lab's wiring in one process: patch cables between fabric ports, a switch for the management LAN.
 
 Run as ``python -m lab.switch DIRECTORY``; ``DIRECTORY/wiring.json`` says {"cables": [[PORT, PORT], ...],
-"lan": [PORT, ...]}. Every port is
-a listening unix socket ``DIRECTORY/PORT`` that one QEMU connects to (frames with a length before them).
-Frames for a port that
-reads too slowly or is not connected are dropped, as on a wire.
+"lan": [PORT, ...]}. Every port is a listening unix socket ``DIRECTORY/PORT`` that one QEMU connects to
+(frames with a length before them). Frames for a port that reads too slowly or is not connected are dropped,
+as on a wire.
 
-LAN ports that begin with ``gw`` lead to the host's port forwarding (QEMU's user network). They get
-broadcasts and what is
-addressed to them and no other traffic: QEMU's user network would answer that with a reset.
+LAN ports that begin with ``gw`` lead to the host's port forwarding (QEMU's user network). They get broadcasts
+and what is addressed to them and no other traffic: QEMU's user network would answer that with a reset.
 """
 
 from __future__ import annotations

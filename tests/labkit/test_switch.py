@@ -54,7 +54,8 @@ def test_port_forwarding_never_sees_others_traffic(switch: Switch) -> None:
 
 def test_frames_cross_sockets_whole(tmp_path: Path) -> None:
     switch = Switch(tmp_path, CABLES, LAN)
-    threading.Thread(target=switch.serve, daemon=True).start()
+    serving = threading.Thread(target=switch.serve, daemon=True)
+    serving.start()
     ends = []
     for name in CABLES[0]:
         end = socket.socket(socket.AF_UNIX)
@@ -74,6 +75,8 @@ def test_frames_cross_sockets_whole(tmp_path: Path) -> None:
         end.close()
     wait_for("both ends to be gone", lambda: not switch.connected(), seconds=20)
     switch.close()
+    serving.join(timeout=20)
+    assert not serving.is_alive()
 
 
 def test_a_wait_says_what_for_and_shows_the_evidence() -> None:
