@@ -24,6 +24,7 @@ from lab.errors import LabError, LabUnavailableError
 from lab.machine import Machine
 from lab.remote import MEMORY_MIB, Remote, public_part
 from lab.spec import PORTS, Function, LabSpec, Node
+from lab.switch import READY
 from lab.waiting import wait_for
 
 SPARE_MEMORY_MIB = 1024
@@ -109,12 +110,15 @@ class Lab(Remote):
     def _start_switch(self) -> None:
         wiring = self._wiring()
         (self.run_dir / "wiring.json").write_text(json.dumps(wiring))
+        # the sockets of a lab before may still lie there: only the switch knows when it listens
+        ready = self.run_dir / READY
+        ready.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "lab.switch", str(self.run_dir)]
         pid = host.spawn(argv, log=self.run_dir / "switch.log", cwd=Path(__file__).parent.parent)
         (self.run_dir / "switch.pid").write_text(str(pid))
         wait_for(
             "the lab's wiring",
-            lambda: all((self.run_dir / port).exists() for port in wiring["lan"]),
+            ready.exists,
             seconds=60,
             evidence=lambda: (self.run_dir / "switch.log").read_text(),
         )

@@ -2,7 +2,7 @@
 
 Run as ``python -m lab.switch DIRECTORY``; ``DIRECTORY/wiring.json`` says {"cables": [[PORT, PORT], ...],
 "lan": [PORT, ...]}. Every port is a listening unix socket ``DIRECTORY/PORT`` that one QEMU connects to
-(frames with a length before them). Frames for a port that reads too slowly or is not connected are dropped,
+(frames with a length before them); ``DIRECTORY/switch.ready`` appears once all of them listen. Frames for a port that reads too slowly or is not connected are dropped,
 as on a wire.
 
 LAN ports that begin with ``gw`` lead to the host's port forwarding (QEMU's user network). They get broadcasts
@@ -22,6 +22,7 @@ READ = 1 << 18
 MAX_FRAME = 1 << 16
 MAX_BACKLOG = 1 << 24  # bytes that may wait for a port
 GATEWAY = "gw"
+READY = "switch.ready"
 LENGTH = struct.Struct(">I")
 
 
@@ -170,7 +171,9 @@ class Switch:
 def main(directory: Path) -> None:
     """Read the wiring and serve it."""
     wiring = json.loads((directory / "wiring.json").read_text())
-    Switch(directory, wiring["cables"], wiring["lan"]).serve()
+    switch = Switch(directory, wiring["cables"], wiring["lan"])
+    (directory / READY).touch()
+    switch.serve()
 
 
 if __name__ == "__main__":

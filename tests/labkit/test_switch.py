@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.build import Artifacts
+from lab.driver import Lab
 from lab.errors import LabError
+from lab.spec import ring
 from lab.switch import Switch
 from lab.waiting import wait_for
 
@@ -82,3 +85,26 @@ def test_frames_cross_sockets_whole(tmp_path: Path) -> None:
 def test_a_wait_says_what_for_and_shows_the_evidence() -> None:
     with pytest.raises(LabError, match=r"waited 0 s for rain in vain\nthe sky is blue"):
         wait_for("rain", lambda: False, seconds=0, evidence=lambda: "the sky is blue")
+
+
+def test_a_lab_waits_for_its_own_switch_not_for_the_sockets_of_the_last(tmp_path: Path) -> None:
+    nothing = tmp_path / "none"
+    lab = Lab(
+        spec=ring(2),
+        artifacts=Artifacts(kernel=nothing, initramfs=nothing, image=nothing, release="", digest=""),
+        accelerator="tcg",
+        run_dir=tmp_path,
+        saves=nothing,
+        ports=(1, 2),
+    )
+    names = [name for machine in lab.machines() for name in machine.sockets().values()]
+    for name in names:
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(tmp_path / name))
+    lab._start_switch()
+    try:
+        for name in names:
+            with socket.socket(socket.AF_UNIX) as end:
+                end.connect(str(tmp_path / name))
+    finally:
+        lab.down()
