@@ -2,8 +2,8 @@
 
 Run as ``python -m lab.switch DIRECTORY``; ``DIRECTORY/wiring.json`` says {"cables": [[PORT, PORT], ...],
 "lan": [PORT, ...]}. Every port is a listening unix socket ``DIRECTORY/PORT`` that one QEMU connects to
-(frames with a length before them); ``DIRECTORY/switch.ready`` appears once all of them listen. Frames for a port that reads too slowly or is not connected are dropped,
-as on a wire.
+(frames with a length before them); ``DIRECTORY/switch.ready`` appears once all of them listen. Frames for a
+port that reads too slowly or is not connected are dropped, as on a wire.
 
 LAN ports that begin with ``gw`` lead to the host's port forwarding (QEMU's user network). They get broadcasts
 and what is addressed to them and no other traffic: QEMU's user network would answer that with a reset.
