@@ -24,6 +24,7 @@ for unit in \
 	systemd-tpm2-setup.service systemd-tpm2-setup-early.service systemd-vconsole-setup.service \
 	dev-hugepages.mount dev-mqueue.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount \
 	systemd-random-seed.service systemd-udev-load-credentials.service systemd-hibernate-clear.service \
+	systemd-logind.service systemd-hostnamed.service systemd-networkd-persistent-storage.service tmp.mount \
 	cloud-init-hotplugd.socket run-lock.mount systemd-journal-flush.service \
 	rdma-ndd.service iwpmd.service ModemManager.service wpa_supplicant.service; do
 	ln -sf /dev/null "/etc/systemd/system/$unit"
