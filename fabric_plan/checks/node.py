@@ -8,7 +8,7 @@ from fabric_plan.checks.model import Check, Verdict
 from fabric_plan.checks.offload import HAIRPIN_UNIT, MESH_UNIT, marker_of
 from fabric_plan.checks.scene import View
 from fabric_plan.compare.model import Resource
-from fabric_plan.compare.preflight import management, other_mesh, other_subnets
+from fabric_plan.compare.preflight import management, other_mesh, other_subnets, pinned_marker
 from fabric_plan.nccl.lint import lint
 
 _UNITS = "/etc/systemd/system"
@@ -115,6 +115,20 @@ def file_checks(view: View) -> Iterator[Check]:
         yield view.judged("file-extra", [change], "absent", subject=change.name, needs=view.needs())
     if not extra:
         yield view.judged("file-extra", (), "none", readable=("files",), needs=view.needs())
+    if view.want.marker_path is not None:
+        yield _program(view, view.want.marker_path)
+
+
+def _program(view: View, path: str) -> Check:
+    """Return the check of a marker that the inventory pins by its digest."""
+    expected = f"sha256 {view.want.marker_sha256}"
+    if view.facts.files.value is None:
+        verdict, read, mend = Verdict.NOT_PROVEN, "files: not readable", None
+    else:
+        found = next(pinned_marker(view.want, view.facts), None)
+        verdict = Verdict.PASS if found is None else Verdict.FAIL
+        read, mend = (expected, None) if found is None else (found.message, found.hint)
+    return view.check("marker-program", verdict, read, expected, subject=path, needs=view.needs(), mend=mend)
 
 
 def _graph(view: View, path: str) -> Check:

@@ -234,6 +234,12 @@ TEXTS: Mapping[str, Text] = {
         "the next boot would follow it",
         f"{_APPLY}: what is no longer planned goes",
     ),
+    "marker-program": Text(
+        Layer.FILES,
+        "the marker that the inventory pins by its digest is that program",
+        "another one may tag other frames, or none, and it runs as root",
+        "put the pinned program there and restart its units, or write the digest of this one",
+    ),
     "netplan-conflict": Text(
         Layer.CONFLICTS,
         "no other netplan file defines our functions, and none is broken",

@@ -14,6 +14,7 @@ from fabric_plan import resources
 from fabric_plan.apply.deploy import Deployment, Findings, Options
 from fabric_plan.apply.ends import GOOD, Report
 from fabric_plan.apply.observer import Observer
+from fabric_plan.cli.beside import beside
 from fabric_plan.cli.console import Console
 from fabric_plan.cli.reaching import transport_of
 from fabric_plan.compare.desired import Desired, desired_of
@@ -127,11 +128,6 @@ def desired_states(plan: Plan, names: Collection[str] | None = None) -> dict[str
     }
 
 
-def pinned_files(plan: Plan) -> tuple[str, ...]:
-    """Return the files on the nodes that the inventory pins by their digest."""
-    return (plan.fabric.marker.path,) if plan.fabric.marker.path else ()
-
-
 def ours_on(plan: Plan, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return by node the functions that the plan manages."""
     return {
@@ -185,13 +181,13 @@ def deploy(
         fabric=plan.fabric.name,
         holder=holder(),
         interfaces=interfaces,
-        states=states,
+        states=beside(states),
         targets={name: Target.of(plan.fabric.node(name)) for name in names},
         transport=transport_of(options),
         options=options_of(options),
         observer=observer(console),
         ask=asker(options, console),
         leaving=leaving or {},
-        paths=pinned_files(plan),
+        paths=plan.pinned_files,
     )
     return report(deployment.run(), console)

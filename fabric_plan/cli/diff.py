@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from fabric_plan.apply.deploy import collect
 from fabric_plan.apply.session import Session
+from fabric_plan.cli.beside import beside
 from fabric_plan.cli.common import add_inventory, add_nodes, chosen_nodes, read_plan
 from fabric_plan.cli.console import Console
-from fabric_plan.cli.deploying import desired_states, ours_on, pinned_files
+from fabric_plan.cli.deploying import desired_states, ours_on
 from fabric_plan.cli.reaching import add_reaching, saved_facts, this_node, transport_of
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.show import document, lines
@@ -44,8 +45,9 @@ def run(options: argparse.Namespace, console: Console) -> ExitCode:
         facts = _saved(options.facts, names)
         wants = desired_states(plan, names)
     else:
+        states = beside(lambda: desired_states(plan, names))
         collecting = _begin_to_collect(options, plan, names, console)
-        wants = desired_states(plan, names)
+        wants = states()
         facts = _live(collecting())
     found = {name: diff(want, facts[name]) for name, want in wants.items()}
     for line, style in lines(found):
@@ -75,7 +77,7 @@ def _begin_to_collect(
         session = Session(Target.of(plan.fabric.node(name)), transport, 0)
         with console.stage(f"{name}: asked for its facts"):
             try:
-                return collect(session, ours[name], pinned_files(plan))
+                return collect(session, ours[name], plan.pinned_files)
             finally:
                 session.drop()
 

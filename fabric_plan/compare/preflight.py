@@ -149,7 +149,7 @@ def _marker(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
         )
 
 
-def _pinned_marker(want: Desired, facts: Facts, diff: Diff) -> Iterator[Finding]:
+def pinned_marker(want: Desired, facts: Facts, diff: Diff | None = None) -> Iterator[Finding]:
     """The program that the inventory pins by its digest is that program."""
     if want.marker_path is None:
         return
@@ -275,7 +275,7 @@ _CHECKS: tuple[Callable[[Desired, Facts, Diff], Iterator[Finding]], ...] = (
     _marker,
     management,
     _profile,
-    _pinned_marker,
+    pinned_marker,
     _rdma,
     other_mesh,
     other_subnets,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 # The smallest limits among the versions read (2.28 to 2.30).
 _MAX_TEXT = 254
@@ -237,9 +238,10 @@ def place(data: bytes, at: int) -> tuple[int, int]:
     return data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
 
 
+@lru_cache(maxsize=16)
 def read(data: bytes) -> tuple[Element | None, Finding | None]:
     """Return the root that NCCL keeps (None where there is none) and the finding that its reader stops at, if
-    any.
+    any. The nodes of a ring have the same few files, so what was read is kept: nobody may change it.
     """
     try:
         roots = _Reader(data).load(None, "")

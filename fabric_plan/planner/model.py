@@ -235,6 +235,11 @@ class Plan:
         return any(node.rules for node in self.nodes)
 
     @property
+    def pinned_files(self) -> tuple[str, ...]:
+        """The files on every node that the inventory pins by their digest."""
+        return (self.fabric.marker.path,) if self.fabric.marker.path else ()
+
+    @property
     def research_only(self) -> bool:
         """A mesh is research, so says its origin."""
         return self.mesh

@@ -102,6 +102,7 @@ class Nodes:
             request, limit_s = question(
                 Target.of(node),
                 (function.netdev for function in node.functions),
+                paths=self.plan.pinned_files,
                 libraries=(*USUAL_LIBRARIES, *self._libraries) if unknown else (),
                 marks=marks_for(self._desired[name]) if unknown else (),
             )

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from fabric_plan.checks.model import Verdict
+from fabric_plan.checks.run import verify
 from fabric_plan.compare.desired import NODE_FILE
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.files import file_changes
 from fabric_plan.compare.preflight import preflight
 from fabric_plan.node.document import Facts, File
 from fabric_plan.render.document import plan_core
+from fabric_plan.transport.fake import Fake
+from fabric_plan.verify.nodes import Nodes
+from tests.checks.sound import broken, sound
 from tests.compare.test_diff import F0, link
 from tests.facts_builder import desired, live
 from tests.golden_trees import ROOT
@@ -56,3 +62,40 @@ def test_another_one_is_refused_before_anything_changes(sha256: str | None, foun
 
 def test_it_is_no_file_that_vanished_from_the_plan() -> None:
     assert not list(file_changes(WANT, with_program(live(WANT), DIGEST)))
+
+
+@pytest.mark.parametrize(
+    ("sha256", "verdict"), [(DIGEST, Verdict.PASS), ("cd" * 32, Verdict.FAIL), (None, Verdict.FAIL)]
+)
+def test_verify_holds_it_against_its_digest(sha256: str | None, verdict: Verdict) -> None:
+    every = {node.name: lambda facts: with_program(facts, DIGEST) for node in PLAN.nodes}
+    scene = broken(sound(PLAN), {**every, "spark2": lambda facts: with_program(facts, sha256)})
+    found = verify(scene)
+    checks = {check.node: check for check in found.checks if check.id == "marker-program"}
+    assert {node: check.verdict for node, check in checks.items()} == {
+        **dict.fromkeys(every, Verdict.PASS),
+        "spark2": verdict,
+    }
+    roots = [(root.check.id, root.check.node) for root in found.roots]
+    assert roots == ([] if verdict is Verdict.PASS else [("marker-program", "spark2")])
+    assert checks["spark2"].subject == PATH
+
+
+def test_verify_asks_every_node_about_it() -> None:
+    there = sound(PLAN)
+    asked: dict[str, dict[str, Any]] = {}
+
+    def answer(node: str, verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        asked[node] = request
+        document: dict[str, Any] = json.loads(json.dumps(there.facts[node], default=vars))
+        return document
+
+    with Nodes(PLAN, there.desired, [node.name for node in PLAN.nodes], Fake(answer)) as nodes:
+        nodes.collect()
+    assert {node: request["paths"] for node, request in asked.items()} == {
+        node: [PATH] for node in there.facts
+    }
+
+
+def test_without_a_pin_there_is_no_check() -> None:
+    assert not [check for check in verify(sound(planned(TEXT))).checks if check.id == "marker-program"]

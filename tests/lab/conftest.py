@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,10 @@ from lab.driver import CLEAN, Lab
 from lab.errors import LabUnavailableError
 from lab.spec import from_fabric
 from tests.lab.plan import Plan
+from tests.lab.tool import ROOT, Tool
 
-ROOT = Path(__file__).parents[2]
-INVENTORY = ROOT / "inventories" / "ring4.yaml"
+# The example ring on the lab's hardware: no speed is asked of it, and it is given its time.
+INVENTORY = ROOT / "inventories" / "lab4.yaml"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +52,7 @@ class Session:
 @pytest.fixture(scope="session")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """The example ring, rendered."""
-    out = tmp_path_factory.mktemp("rendered") / "ring4"
+    out = tmp_path_factory.mktemp("rendered") / "lab4"
     argv = [sys.executable, "-m", "fabric_plan", "render", "-i", str(INVENTORY), "-o", str(out)]
     subprocess.run(argv, check=True, capture_output=True, cwd=ROOT)
     return Plan.read(out)
@@ -114,3 +114,41 @@ def meshed(session: Session, planned: Lab) -> Lab:
     """Nodes with the mesh up, to do anything with."""
     session.untouched = None
     return planned
+
+
+@pytest.fixture
+def looked_at(session: Session, plan: Plan) -> Tool:
+    """Nodes that `apply` brought from their factory state to the plan, only to be looked at."""
+    state = f"applied-{plan.tree_digest()[:12]}"
+    if not session.lab.has(state):
+        lab = session.at(CLEAN)
+        session.untouched = None
+        with host.stage("first apply"):
+            done = Tool(lab, INVENTORY).change("apply")
+            assert done.document and set(done.ends.values()) == {"applied"}, (done.document, done.said)
+        with host.stage("nodes settle"):
+            lab.each(lambda name: plan.wait_settled(lab, name))
+            lab.each(lambda name: plan.meet(lab, name))
+        lab.save(state)
+    return Tool(session.at(state), INVENTORY)
+
+
+@pytest.fixture
+def applied(session: Session, looked_at: Tool) -> Tool:
+    """Nodes that `apply` brought to the plan, to do anything with."""
+    session.untouched = None
+    return looked_at
+
+
+@pytest.fixture
+def unapplied(lab: Lab) -> Tool:
+    """Nodes as from the factory, for a tool that will change them."""
+    return Tool(lab, INVENTORY)
+
+
+@pytest.fixture(scope="session")
+def factory_states(session: Session) -> dict[str, str]:
+    """What `test_apply.states` reads of nodes as from the factory."""
+    from tests.lab.test_apply import states
+
+    return states(session.at(CLEAN))

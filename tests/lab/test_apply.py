@@ -1,0 +1,137 @@
+"""`apply`, `rollback` and `remove` on the lab's nodes, whole and cut: real kernels, netplan, NetworkManager
+and systemd. What *in hardware* means here is the lab's word.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from fabric_plan.node.transaction.state import LIVE
+from lab.driver import Lab
+from tests.lab.plan import Plan
+from tests.lab.test_scenarios import assert_hardware_paths, assert_healthy
+from tests.lab.tool import Done, Tool
+
+VICTIM = "spark3"
+RECORD = "/run/fabric-plan/apply.json"
+SECONDS = 1200
+
+# All that apply could leave behind, and all that lives: two nodes in the same state print the same.
+STATE = r"""
+etc="netplan NetworkManager systemd/system sysctl.d fabric-plan"
+for d in $(printf '/etc/%s ' $etc) /usr/local/lib/fabric-plan; do
+  find $d -type f -exec sha256sum {} + -o -type l -printf '%p -> %l\n' 2>/dev/null | sort
+done
+for f in /sys/class/net/en[pP]*f[01]np[01]; do
+  d=${f##*/}; echo "$d $(cat $f/mtu)"; ip -4 -o addr show dev $d | awk '{print $2, $4}'
+  tc filter show dev $d ingress
+done
+ip -4 route show table all | grep -v linkdown | sort; iptables -S
+ls /run/netplan /run/sysctl.d /run/systemd/system.control 2>/dev/null
+systemctl list-units --no-legend --plain 'fabric-plan-m*' | awk '{print $1, $3}'
+"""
+
+
+def states(lab: Lab) -> dict[str, str]:
+    """What is on each node and lives there."""
+    return lab.each(lambda name: lab.out(name, STATE))
+
+
+def assert_ends(done: Done, end: str) -> None:
+    """Every node came to the same end."""
+    assert done.document, done.said
+    messages = {name: node["message"] for name, node in done.document["nodes"].items()}
+    assert set(done.ends.values()) == {end}, (done.ends, messages, done.said)
+
+
+def wait_for_steps(lab: Lab, name: str) -> None:
+    """Wait until a node has files of the trial in effect and is at work."""
+    at_work = "|".join(LIVE[:2])
+    look = f'grep -qE \'"phase": ?"({at_work})"\' {RECORD} && ls /run/netplan/41-*.yaml'
+    lab.wait(name, "the trial to be under way", look, seconds=SECONDS)
+
+
+def wait_for_the_end(lab: Lab, name: str) -> None:
+    """Wait until nothing of a trial is left on a node."""
+    over = f'test ! -e {RECORD} || grep -qE \'"phase": ?"(rolled-back|committed)"\' {RECORD}'
+    timers = "test -z \"$(systemctl list-timers --all --no-legend 'fabric-plan-undo-*')\""
+    lab.wait(name, "the node's own rollback", f"{{ {over}; }} && {timers}", seconds=SECONDS)
+
+
+def test_a_second_apply_changes_nothing(looked_at: Tool) -> None:
+    before = states(looked_at.lab)
+    done = looked_at.run("apply")
+    assert done.status == 0, done.said
+    assert_ends(done, "unchanged")
+    assert states(looked_at.lab) == before
+
+
+def test_the_probe_is_green_after_an_apply_and_after_the_reboot(applied: Tool, plan: Plan) -> None:
+    lab = applied.lab
+    done = applied.run("verify", "--probe")
+    assert done.status == 0, done.findings
+    lab.reboot()
+    lab.each(lambda name: plan.wait_settled(lab, name))
+    lab.each(lambda name: plan.meet(lab, name))
+    done = applied.run("verify", "--since-boot", "--probe")
+    assert done.status == 0, done.findings
+    lab.each(lambda name: assert_healthy(lab, plan, name))
+    assert_hardware_paths(lab, plan, plan.paths())
+
+
+def test_rollback_gives_the_factory_state_back(applied: Tool, factory_states: dict[str, str]) -> None:
+    assert_ends(applied.change("rollback"), "applied")
+    assert states(applied.lab) == factory_states
+
+
+def test_remove_everything_leaves_nothing(applied: Tool, factory_states: dict[str, str]) -> None:
+    assert_ends(applied.change("remove", "everything"), "applied")
+    assert states(applied.lab) == factory_states
+    assert_ends(applied.change("remove", "everything"), "unchanged")
+
+
+def test_a_power_cut_in_the_middle_leaves_every_node_as_it_was(
+    unapplied: Tool, factory_states: dict[str, str]
+) -> None:
+    lab = unapplied.lab
+    process = unapplied.begin_change("apply")
+    wait_for_steps(lab, VICTIM)
+    lab.power_cut(VICTIM)
+    done = unapplied.end(process)
+    assert done.status == 1, done.said
+    assert "applied" not in done.ends.values(), done.ends
+    lab.each(lambda name: wait_for_the_end(lab, name))
+    assert states(lab) == factory_states
+
+
+def test_a_controller_that_vanishes_leaves_every_node_as_it_was(
+    unapplied: Tool, factory_states: dict[str, str]
+) -> None:
+    lab = unapplied.lab
+    process = unapplied.begin_change("apply", confirm_s=240)
+    wait_for_steps(lab, VICTIM)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    lab.each(lambda name: wait_for_the_end(lab, name))
+    assert states(lab) == factory_states
+
+
+@pytest.mark.parametrize("seconds", [60])
+def test_a_connection_that_is_cut_comes_back(unapplied: Tool, seconds: int) -> None:
+    lab = unapplied.lab
+    process = unapplied.begin_change("apply")
+    wait_for_steps(lab, VICTIM)
+    # All that comes to its SSH server is lost for a while, ours too: the node mends it by itself.
+    cut = "nft add table inet cut; nft 'add chain inet cut in { type filter hook input priority -9; }'"
+    cut += "; nft add rule inet cut in tcp dport 22 drop"
+    mend = f"systemd-run -q --on-active={seconds} nft delete table inet cut"
+    lab.ssh(VICTIM, f"{mend} && {{ ({cut}) & }}", check=False)
+    lab.drop_connections([VICTIM])
+    done = unapplied.end(process)
+    assert done.status == 0, done.said
+    assert_ends(done, "applied")
+    lab.wait(VICTIM, "the cut to end", "true")
+    assert_ends(unapplied.run("apply"), "unchanged")
