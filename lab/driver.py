@@ -138,13 +138,16 @@ class Lab(Remote):
         with host.stage("restore of the clean state"):
             self.restore()
 
+    def batches(self) -> list[tuple[str, ...]]:
+        """The nodes in groups that boot at once: more emulated machines than processors would only keep one
+        another waiting.
+        """
+        at_once = len(self.names) if self.accelerator == "kvm" else max(1, os.cpu_count() or 1)
+        return [self.names[first : first + at_once] for first in range(0, len(self.names), at_once)]
+
     def boot(self) -> None:
         """Start every node from its factory image and wait until all are up and settled."""
-        names = list(self.names)
-        # more machines than processors would only keep one another waiting
-        at_once = len(names) if self.accelerator == "kvm" else max(1, os.cpu_count() or 1)
-        for first in range(0, len(names), at_once):
-            batch = names[first : first + at_once]
+        for batch in self.batches():
             for name in batch:
                 self.write_hardware(name)
                 self._overlay(self.machine(name), self.artifacts.image, "raw")

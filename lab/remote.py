@@ -23,6 +23,8 @@ MEMORY_MIB = 640
 # deadlines in seconds, by accelerator
 BOOT = {"kvm": 120, "tcg": 900}
 COMMAND = {"kvm": 60, "tcg": 240}
+# seconds between two looks: an emulated node that is looked at without pause does little else
+BETWEEN_LOOKS = {"kvm": 0.5, "tcg": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,8 @@ class Remote:
             return f"last answer: {(last.out + last.err)[-800:]}\n{self.machine(name).log_tail()}"
 
         limit = seconds or COMMAND[self.accelerator]
-        return wait_for(f"{what} on {name}", tried, seconds=limit, every=0.5, evidence=evidence).out
+        every = BETWEEN_LOOKS[self.accelerator]
+        return wait_for(f"{what} on {name}", tried, seconds=limit, every=every, evidence=evidence).out
 
     def _ssh_answers(self, name: str) -> bool:
         with contextlib.suppress(LabError):

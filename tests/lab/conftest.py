@@ -102,7 +102,8 @@ def planned(session: Session, plan: Plan) -> Lab:
         with host.stage("rendered files put on all nodes"):
             lab.each(lambda name: plan.put(lab, name))
         with host.stage("reboot of all nodes"):
-            lab.reboot()
+            for batch in lab.batches():
+                lab.reboot(*batch)
             lab.each(lambda name: plan.wait_settled(lab, name))
             lab.each(lambda name: plan.meet(lab, name))
         lab.save(state)
