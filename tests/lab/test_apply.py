@@ -73,7 +73,8 @@ def test_the_probe_is_green_after_an_apply_and_after_the_reboot(applied: Tool, p
     lab = applied.lab
     done = applied.run("verify", "--probe")
     assert done.status == 0, done.findings
-    lab.reboot()
+    for names in lab.batches():
+        lab.reboot(*names)
     lab.each(lambda name: plan.wait_settled(lab, name))
     lab.each(lambda name: plan.meet(lab, name))
     done = applied.run("verify", "--since-boot", "--probe")
