@@ -31,9 +31,11 @@ STATUS_WAIT_S = 2
 # How long a function may be away while the driver makes it anew, plus NetworkManager's share.
 STEP_LIMIT_S = 150.0
 
-# A lease and a timer older than this are renewed before the next disruptive step of any node: its limit
-# and this together stay below the time for a confirmation, so no node goes back while another one is at work.
+# A lease and a timer older than this are renewed before the next disruptive step of any node, so that none goes
+# back while another one is at work; with a slow node later, but never later than this part of the time for a
+# confirmation.
 RENEW_AFTER_S = 10.0
+RENEW_PART = 1 / 6
 
 
 @dataclass(slots=True)
@@ -113,7 +115,8 @@ class Session:
         """Let lease and timer count from now where they are not fresh: who can ask can still reach the
         node.
         """
-        if time.monotonic() - self.renewed_s <= RENEW_AFTER_S:
+        fresh_s = min(RENEW_AFTER_S * self.target.patience, RENEW_PART * self.confirm_s)
+        if time.monotonic() - self.renewed_s <= fresh_s:
             return
         self._call_twice("renew", {"token": self.token, "lease_s": self.confirm_s})
         self.renewed_s = time.monotonic()

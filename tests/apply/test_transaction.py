@@ -140,6 +140,23 @@ def test_no_node_goes_back_while_another_is_at_work(monkeypatch: pytest.MonkeyPa
     assert all(disruptive[i + 4][1] == "run" for i in range(0, 80, 5))
 
 
+@pytest.mark.parametrize(
+    ("patience", "confirm_s", "fresh_s"), [(1.0, 180, 10), (15.0, 1800, 150), (15.0, 180, 30), (1.0, 30, 5)]
+)
+def test_a_lease_is_renewed_when_it_is_no_longer_fresh(
+    clock: Clock, patience: float, confirm_s: int, fresh_s: int
+) -> None:
+    fabric = FakeFabric(SMALL)
+    target = Target(NODES[0], "127.0.0.1", patience=patience)
+    one = session.Session(target, fabric, confirm_s, renewed_s=clock.monotonic())
+    clock.sleep(fresh_s - 0.5)
+    one.renew()
+    assert fabric.nodes[NODES[0]].done == []
+    clock.sleep(1)
+    one.renew()
+    assert fabric.nodes[NODES[0]].done == ["renew"]
+
+
 def test_a_rule_that_is_wrong_on_one_node_is_that_nodes_mesh_alone() -> None:
     fabric = FakeFabric(WANTS)
     for node in fabric.nodes.values():
