@@ -31,9 +31,9 @@ STATUS_WAIT_S = 2
 # How long a function may be away while the driver makes it anew, plus NetworkManager's share.
 STEP_LIMIT_S = 150.0
 
-# A lease and a timer older than this are renewed before the next disruptive step of any node, so that none goes
-# back while another one is at work; with a slow node later, but never later than this part of the time for a
-# confirmation.
+# A lease and a timer older than this are renewed before the next disruptive step of any node, so that none
+# goes back while another one is at work; with a slow node later, but never later than this part of the time
+# for a confirmation.
 RENEW_AFTER_S = 10.0
 RENEW_PART = 1 / 6
 
