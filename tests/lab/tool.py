@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from fabric_plan.planner.model import Plan
 from lab.driver import Lab
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 2400
+LIMIT_S = 5400
 # A node that is emulated takes its time over every step of another one too.
 CONFIRM_S = 1800
 
@@ -69,7 +71,11 @@ class Tool:
 
     def end(self, process: subprocess.Popen[str]) -> Done:
         """Wait for a run."""
-        out, err = process.communicate(timeout=LIMIT_S)
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # or it would go on with the next test's nodes
+            raise
         return Done(process.returncode, json.loads(out or "{}"), err)
 
     def run(self, *words: str) -> Done:
