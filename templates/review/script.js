@@ -19,7 +19,7 @@
       }
     }
     const titles = chosen.map((path) => path.querySelector("summary").textContent);
-    said.textContent = titles.length > 4 ? `${titles.length} paths, first ${titles[0]}` : titles.join("; ");
+    said.textContent = titles.length > 2 ? `${titles.length} paths, first ${titles[0]}` : titles.join("; ");
   };
   const over = (thing) => paths.filter((path) => uses.get(path).includes(thing.dataset.light));
   const show = (chosen, thing) => {

@@ -73,6 +73,21 @@ def test_a_cable_is_chosen_with_the_keyboard(see: Seen) -> None:
     assert cable.get_attribute("aria-pressed") == "false"
 
 
+@pytest.mark.parametrize("width", [1280, 480])
+def test_lighting_a_path_moves_nothing(see: Seen, width: int) -> None:
+    # What moves away from under the pointer goes out again, comes back, and flickers for ever.
+    tab = see.open(page_of("ring8"), width=width)
+    tab.eval_on_selector_all("details.group", "all => all.forEach(one => one.open = true)")
+    summary = tab.locator("details.path > summary").nth(3)
+    summary.scroll_into_view_if_needed()
+    tab.mouse.move(0, 0)
+    where = summary.bounding_box()
+    summary.hover()
+    assert tab.locator("details.path.lit").count() == 1
+    assert tab.locator("#lit").inner_text()
+    assert summary.bounding_box() == where
+
+
 def test_a_file_shows_its_content(see: Seen) -> None:
     tab = see.open(page_of("ring4"))
     tab.locator("details.node-part > summary").first.click()
