@@ -28,6 +28,7 @@ from fabric_plan.node.document import (
     Unit,
     Usage,
 )
+from fabric_plan.node.parsers import counters
 from fabric_plan.node.reading import Reading
 from fabric_plan.node.records import (
     Address,
@@ -77,6 +78,11 @@ def read(value: T) -> Reading[T]:
     return Reading(value, ())
 
 
+def forwards(count: int) -> Reading[Mapping[str, int]]:
+    """Return what the node program reads where the kernel forwarded `count` packets."""
+    return counters.snmp(f"Ip: Forwarding ForwDatagrams\nIp: 1 {count}\n")
+
+
 def live(want: Desired, *, mgmt: str = "192.168.1.11") -> Facts:
     """Return the facts of a node on which everything that `want` says has come about."""
     index = {function.netdev: 10 + i for i, function in enumerate(want.functions)}
@@ -95,7 +101,7 @@ def live(want: Desired, *, mgmt: str = "192.168.1.11") -> Facts:
         routes=read(_routes(want)),
         neighbours=read(()),
         sysctls=_sysctls(want),
-        snmp=read({"IpForwDatagrams": 0}),
+        snmp=forwards(0),
         tc={function.netdev: _tc(want, function.netdev) for function in want.functions},
         ethtool={
             function.netdev: EthtoolState(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabric_plan.compare.desired import DesiredFunction
 from fabric_plan.node.document import Facts
 
+FORWARDED = "Ip.ForwDatagrams"
 OVERFLOW = "rx_out_of_buffer"
 SEQUENCE = ("out_of_sequence", "packet_seq_err", "out_of_seq_request")
 
@@ -45,4 +46,4 @@ def sent_best(facts: Facts, function: DesiredFunction) -> int | None:
 
 def forwarded(facts: Facts) -> int | None:
     """Return how many packets the kernel forwarded."""
-    return (facts.snmp.value or {}).get("IpForwDatagrams")
+    return (facts.snmp.value or {}).get(FORWARDED)

@@ -125,7 +125,9 @@ def _harmless(want: Desired, diff: Diff) -> Iterator[Step]:
         yield Step(StepKind.SYSCTL)
     if StepKind.NM_CONF in needed:
         yield Step(StepKind.NM_CONF)
-    if any(c.resource is Resource.FILE and "/netplan/" in c.name for c in diff.changes):
+    if StepKind.NETPLAN in needed or any(
+        c.resource is Resource.FILE and "/netplan/" in c.name for c in diff.changes
+    ):
         # The backend reads the new definitions; no profile is brought up by that alone.
         yield Step(StepKind.NETPLAN, {"interfaces": []})
     if StepKind.OFFLOAD in needed:

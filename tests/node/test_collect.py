@@ -195,6 +195,19 @@ def test_broken_json_falls_back_to_text(tmp_path: Path, monkeypatch: pytest.Monk
     assert "broken JSON" in facts.rdma.contexts.unread[0].reason
 
 
+def test_who_uses_rdma_is_asked_before_a_tool_of_ours_opens_the_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = spark(tmp_path)
+    asked = tmp_path / "asked"
+    node.tool(
+        "rdma", {f"'-j resource show {what}'": [f"echo >> {asked}; echo '[]'"] for what in ("qp", "ctx")}
+    )
+    node.tool("ibv_devinfo", {}, otherwise=f"test $(wc -l < {asked}) = 2 && echo 'hca_id: rocep1s0f0'")
+    facts = facts_of(node, monkeypatch)
+    assert [device.device for device in facts.rdma.verbs.value or ()] == ["rocep1s0f0"]
+
+
 def test_a_flood_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = spark(tmp_path)
     node.tool("iptables", {}, otherwise="exec yes")

@@ -15,7 +15,7 @@ from fabric_plan.checks.scene import Scene
 from fabric_plan.node.document import Facts, Tool, Usage
 from fabric_plan.verify.probe import missing_tools, obstacles
 from tests.checks.test_faults import marker_dead
-from tests.facts_builder import desired, read
+from tests.facts_builder import desired, forwards, read
 from tests.planner.test_ring4 import RING4, planned, with_mesh
 from tests.verify.world import World, world
 
@@ -94,8 +94,8 @@ def test_a_little_of_others_traffic_in_both_windows_is_taken_off() -> None:
 
 
 def forwarded(count: int | None) -> dict[str, Facts]:
-    known = {} if count is None else {"IpForwDatagrams": count}
-    return {"spark1": replace(world(PLAN).facts("spark1"), snmp=read(known))}
+    known = read({}) if count is None else forwards(count)
+    return {"spark1": replace(world(PLAN).facts("spark1"), snmp=known)}
 
 
 @pytest.mark.parametrize(

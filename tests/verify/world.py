@@ -18,7 +18,7 @@ from fabric_plan.transport.fake import Fake
 from fabric_plan.verify.nodes import Nodes
 from fabric_plan.verify.probe import Probe
 from tests.checks.sound import Mutate, broken, sound
-from tests.facts_builder import read
+from tests.facts_builder import forwards, read
 
 TOOLS = ("ping", "ib_write_bw", "ib_write_lat")
 SPEED = {"ib_write_bw": {"BW average[Gb/sec]": 108.6}, "ib_write_lat": {"t_typical[usec]": 2.1}}
@@ -79,7 +79,7 @@ class World:
             tc=tc,
             ethtool=ethtool,
             rdma=replace(base.rdma, ports=read(ports)),
-            snmp=read({"IpForwDatagrams": count[node, "forwarded"]}),
+            snmp=forwards(count[node, "forwarded"]),
         )
 
     def wait(self, seconds: float) -> None:

@@ -17,7 +17,8 @@ from ..document import (
     RdmaState,
     Tool,
 )
-from ..reading import unreadable
+from ..reading import Reading, unreadable
+from ..records import VerbsDevice
 from ..request import Request
 from ..tools import Tools
 from ..tree import Tree
@@ -88,10 +89,17 @@ def _start_rdma(request: Request, tree: Tree, tools: Tools, jobs: Jobs) -> Calla
     """Start the questions about RDMA; the returned function waits for them and judges the use."""
     ports = jobs.start(partial(rdma.ports, tree), unreadable)
     links = jobs.start(partial(rdma.links, tools), unreadable)
-    verbs = jobs.start(partial(rdma.verbs, tools), unreadable)
     gids = jobs.start(partial(rdma.gids, tree), unreadable)
     pairs = jobs.start(partial(rdma.queue_pairs, tools), unreadable)
     contexts = jobs.start(partial(rdma.contexts, tools), unreadable)
+
+    def devices() -> Reading[tuple[VerbsDevice, ...]]:
+        # It opens every device: asked any earlier it would stand among those who use RDMA.
+        pairs.result()
+        contexts.result()
+        return rdma.verbs(tools)
+
+    verbs = jobs.start(devices, unreadable)
     markers = jobs.start(partial(rdma.markers, tree, request.markers), unreadable)
 
     def state() -> RdmaState:

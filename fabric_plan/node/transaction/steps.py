@@ -125,10 +125,13 @@ def nm_conf(node: Node, state: State, parameters: Parameters) -> None:
 
 
 def netplan(node: Node, state: State, parameters: Parameters) -> None:
-    """Bring interfaces to their new definitions, one after the other; the ways in are looked after."""
+    """Bring interfaces to what netplan wrote for them, one after the other; the ways in are looked after.
+    Without interfaces: let netplan write that, for all of them.
+    """
     interfaces = parameters["interfaces"]
     ways = network.management(node, interfaces)
-    network.must_generate(node)
+    if not interfaces:
+        network.must_generate(node)
     for interface in interfaces:
         network.bring_up(node, interface)
     network.await_management(node, ways)
@@ -138,7 +141,6 @@ def flush(node: Node, state: State, parameters: Parameters) -> None:
     """Take the addresses off interfaces whose definitions are gone."""
     interfaces = parameters["interfaces"]
     ways = network.management(node, interfaces)
-    network.must_generate(node)
     for interface in interfaces:
         network.flush(node, interface)
     network.await_management(node, ways)

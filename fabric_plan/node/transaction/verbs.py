@@ -200,7 +200,7 @@ def status(node: Node, request: Mapping[str, Any]) -> Reply:
     try:
         state = phases.owned(node, token)
         while state.phase == phases.RUNNING and time.monotonic() < deadline:
-            time.sleep(STATUS_POLL_S)
+            time.sleep(STATUS_POLL_S * node.tools.patience)
             state = phases.owned(node, token)
     except RefusalError:
         number = generations.of_token(node, token)

@@ -17,6 +17,7 @@ STEPS: tuple[dict[str, Any], ...] = (
     {"kind": "daemon-reload"},
     {"kind": "sysctl"},
     {"kind": "nm-conf"},
+    {"kind": "netplan", "interfaces": []},
     {"kind": "netplan", "interfaces": [F0, F1]},
     {"kind": "hairpin", "netdev": F0},
     {"kind": "forward"},

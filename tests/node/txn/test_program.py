@@ -19,6 +19,7 @@ from tests.node.txn.world import World
 STEPS = [
     {"kind": "place"},
     {"kind": "daemon-reload"},
+    {"kind": "netplan", "interfaces": []},
     {"kind": "netplan", "interfaces": [F0, F1]},
     {"kind": "mesh"},
 ]

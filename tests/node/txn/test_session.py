@@ -54,7 +54,14 @@ class Direct:
 
 
 STEPS = FabricSteps(
-    {"spark1": (Step(StepKind.DAEMON_RELOAD), Step(StepKind.SYSCTL), Step(StepKind.NM_CONF))},
+    {
+        "spark1": (
+            Step(StepKind.DAEMON_RELOAD),
+            Step(StepKind.SYSCTL),
+            Step(StepKind.NM_CONF),
+            Step(StepKind.NETPLAN, {"interfaces": []}),
+        )
+    },
     (
         ("spark1", Step(StepKind.NETPLAN, {"interfaces": [F0]}, "its addresses")),
         ("spark1", Step(StepKind.NETPLAN, {"interfaces": [F1]}, "its addresses")),
