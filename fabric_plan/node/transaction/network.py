@@ -19,6 +19,7 @@ ACTIVATE_LIMIT_S = 45.0
 TOOL_LIMIT_S = 10.0
 ADDRESS_WAIT_S = 20.0
 MANAGEMENT_WAIT_S = 5.0
+DISCONNECT_WAIT_S = 5.0
 POLL_S = 0.2
 PROFILES = "/run/NetworkManager/system-connections"
 GENERATORS = ("/usr/libexec/netplan/generate", "/usr/lib/netplan/generate")
@@ -158,10 +159,25 @@ def flush(node: Node, interface: str) -> None:
     is unloaded. Raises `RefusalError`.
     """
     unload_vanished(node, interface)
-    now = active(node)
-    if now is None or interface in now:
-        node.must(["nmcli", "device", "disconnect", interface], ACTIVATE_LIMIT_S, "nm-disconnect")
+    disconnect(node, interface)
     node.must(["ip", "addr", "flush", "dev", interface, "scope", "global"], TOOL_LIMIT_S, "ip-flush")
+
+
+def disconnect(node: Node, interface: str) -> None:
+    """Take an interface from its profile. One whose profile was unloaded goes by itself, and is refused as not
+    active on its way. Raises `RefusalError`.
+    """
+
+    def connected() -> str:
+        now = active(node)
+        return interface if now is None or interface in now else ""
+
+    if not connected():
+        return
+    argv = ["nmcli", "device", "disconnect", interface]
+    output = node.run(argv, ACTIVATE_LIMIT_S)
+    if output.status != 0 and await_nothing(connected, DISCONNECT_WAIT_S * node.tools.patience):
+        raise RefusalError("nm-disconnect", failure(argv, output))
 
 
 def unload_vanished(node: Node, interface: str) -> None:
@@ -192,6 +208,4 @@ def restore(node: Node, interface: str, before: object) -> None:
         if written:
             node.must([*up, "id", f"netplan-{interface}", "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
     else:
-        now = active(node)
-        if now is None or interface in now:
-            node.must(["nmcli", "device", "disconnect", interface], ACTIVATE_LIMIT_S, "nm-disconnect")
+        disconnect(node, interface)

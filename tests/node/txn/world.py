@@ -117,6 +117,7 @@ class World:
             profiles={"wired": wired},
             active={MANAGEMENT: "wired"},
         )
+        self._late_rows: list[str] = []
         self._kept: dict[str, tuple[Kernel, dict[str, str]]] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -340,8 +341,11 @@ class World:
         if not path.exists():
             if key not in self.kernel.profiles:
                 raise RefusalError(f"Could not load file '{path}'")
+            users = [dev for dev, active in self.kernel.active.items() if active == key]
+            # It is listed once more on its way, though an order to disconnect it is refused already.
+            self._late_rows = [self._row(dev) for dev in users]
             del self.kernel.profiles[key]
-            for dev in [dev for dev, active in self.kernel.active.items() if active == key]:
+            for dev in users:
                 self._deactivate(dev)
             return
         text = path.read_text()
@@ -352,6 +356,12 @@ class World:
             "file": path.name,
             "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, str(path))),
         }
+
+    def _row(self, dev: str) -> str:
+        key = self.kernel.active[dev]
+        profile = self.kernel.profiles[key]
+        cells = [profile["id"], profile.get("uuid", key), "802-3-ethernet", dev, profile["file"] or ""]
+        return ":".join(cell.replace(":", r"\:") for cell in cells)
 
     def _activate(self, key: str, dev: str) -> None:
         self.kernel.active[dev] = key
@@ -377,17 +387,8 @@ class World:
         words = [word for word in argv if word not in ("-t", "--wait", "30")]
         kernel = self.kernel
         if words[0] == "-f":
-            rows = []
-            for dev, key in kernel.active.items():
-                profile = kernel.profiles[key]
-                cells = [
-                    profile["id"],
-                    profile.get("uuid", key),
-                    "802-3-ethernet",
-                    dev,
-                    profile["file"] or "",
-                ]
-                rows.append(":".join(cell.replace(":", r"\:") for cell in cells))
+            rows = [*map(self._row, kernel.active), *self._late_rows]
+            self._late_rows = []
             return "".join(row + "\n" for row in rows)
         self.log.append(["nmcli", *argv])
         if words == ["general", "reload", "conf"]:
