@@ -336,8 +336,6 @@ class Machine(World):
         profile = self.kernel.profiles.get(path.name)
         if profile is not None:
             text = path.read_text()
-            found = re.findall(r"(?m)^mtu=(\d+)$", text)
-            profile["mtu"] = int(found[0]) if found else 1500
             sources = dict(re.findall(r"(?m)^route(\d+)_options=src=(.+)$", text))
             profile["routes"] = [
                 (to, via, sources.get(number))
@@ -350,7 +348,7 @@ class Machine(World):
         link = self.state["links"][dev]
         self.kernel.active[dev] = key
         self.kernel.addresses[dev] = list(profile["addresses"])
-        link["mtu"] = profile.get("mtu", 1500)
+        self.set_mtu(dev, profile.get("mtu", 1500))
         self._routes_gone(dev)
         metric = str(100 + link["index"] % 40)
         add = self.state["routes"].append
@@ -384,6 +382,10 @@ class Machine(World):
         super()._deactivate(dev)
         self._routes_gone(dev)
         self._sync()
+
+    def set_mtu(self, dev: str, mtu: int) -> None:
+        super().set_mtu(dev, mtu)
+        self.state["links"][dev]["mtu"] = mtu
 
     def _routes_gone(self, dev: str, *, all_of: bool = False) -> None:
         keep = ("214",) if not all_of else ()
@@ -452,6 +454,10 @@ class Machine(World):
         words = [word for word in argv if not word.startswith("-")]
         if argv == ["-V"]:
             return "ip utility, iproute2-6.1.0, libbpf 1.2.2\n"
+        if words[:2] == ["link", "set"] and "mtu" in words:
+            self.log.append(["ip", *argv])
+            self.set_mtu(words[words.index("dev") + 1], int(words[words.index("mtu") + 1]))
+            return ""
         if words[:2] == ["addr", "flush"]:
             dev = words[words.index("dev") + 1]
             self.log.append(["ip", *argv])

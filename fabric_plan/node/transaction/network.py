@@ -21,6 +21,9 @@ ADDRESS_WAIT_S = 20.0
 MANAGEMENT_WAIT_S = 5.0
 DISCONNECT_WAIT_S = 5.0
 POLL_S = 0.2
+
+# What a driver starts with, so what the next boot would give an interface that nothing defines.
+DRIVERS_MTU = "1500"
 PROFILES = "/run/NetworkManager/system-connections"
 GENERATORS = ("/usr/libexec/netplan/generate", "/usr/lib/netplan/generate")
 
@@ -154,13 +157,27 @@ def bring_up(node: Node, interface: str) -> None:
         raise RefusalError("no-address", f"{interface}: no {gone} within {limit_s:g} s")
 
 
+def mtu_path(interface: str) -> str:
+    """Return where the kernel shows the MTU of an interface, in bytes."""
+    return f"/sys/class/net/{interface}/mtu"
+
+
+def set_mtu(node: Node, interface: str, mtu: str) -> None:
+    """Give an interface an MTU, in bytes: NetworkManager leaves that of a profile behind. Raises
+    `RefusalError`.
+    """
+    if node.tree.read(mtu_path(interface)) not in (None, mtu):
+        node.must(["ip", "link", "set", "dev", interface, "mtu", mtu], TOOL_LIMIT_S, "ip-mtu")
+
+
 def flush(node: Node, interface: str) -> None:
-    """Take an interface from its profile and remove its addresses; the profile that netplan no longer writes
-    is unloaded. Raises `RefusalError`.
+    """Take an interface from its profile and remove its addresses and its MTU; the profile that netplan no
+    longer writes is unloaded. Raises `RefusalError`.
     """
     unload_vanished(node, interface)
     disconnect(node, interface)
     node.must(["ip", "addr", "flush", "dev", interface, "scope", "global"], TOOL_LIMIT_S, "ip-flush")
+    set_mtu(node, interface, DRIVERS_MTU)
 
 
 def disconnect(node: Node, interface: str) -> None:

@@ -81,8 +81,8 @@ def plan(node: Node, state: State, entries: tuple[Entry, ...]) -> tuple[Tried, .
 
 
 def note_before(node: Node, sysctls: tuple[str, ...], interfaces: tuple[str, ...]) -> dict[str, object]:
-    """Return what an undo puts back: sysctl values, the active profile of each interface, our active units,
-    whether a function's rules could go into hardware.
+    """Return what an undo puts back: sysctl values, the active profile and the MTU of each interface, our
+    active units.
     """
     profiles = network.active(node) if interfaces else {}
     return {
@@ -90,6 +90,7 @@ def note_before(node: Node, sysctls: tuple[str, ...], interfaces: tuple[str, ...
         "profiles": {
             name: network.UNKNOWN if profiles is None else profiles.get(name) for name in interfaces
         },
+        "mtus": {name: node.tree.read(network.mtu_path(name)) for name in interfaces},
         "units": sorted(services.active(node)),
     }
 

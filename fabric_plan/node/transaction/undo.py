@@ -64,10 +64,12 @@ def undo(node: Node, state: State) -> None:
     point("undo.sysctl")
     if {"netplan", "flush"} & set(state.touched):
         problems.attempt("netplan", lambda: network.must_generate(node))
-    profiles = state.before.get("profiles", {})
+    profiles, mtus = state.before.get("profiles", {}), state.before.get("mtus", {})
     for interface in state.interfaces_touched:
         before_it = profiles.get(interface, network.UNKNOWN)
         problems.attempt(interface, lambda i=interface, b=before_it: network.restore(node, i, b))  # type: ignore[misc]
+        if mtu := mtus.get(interface):
+            problems.attempt(interface, lambda i=interface, m=mtu: network.set_mtu(node, i, m))  # type: ignore[misc]
         if before_it == network.UNKNOWN:
             state.note(f"{interface}: its profile before could not be read, look at it: nmcli device")
     point("undo.interfaces")

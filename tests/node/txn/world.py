@@ -91,6 +91,7 @@ class Kernel:
     forwarding: str = ""
     offload: dict[str, bool] = field(default_factory=dict)
     hairpin: dict[str, str] = field(default_factory=dict)
+    mtus: dict[str, int] = field(default_factory=dict)
 
 
 class World:
@@ -118,6 +119,8 @@ class World:
             active={MANAGEMENT: "wired"},
         )
         self._late_rows: list[str] = []
+        for dev in functions:
+            self.set_mtu(dev, 1500)
         self._kept: dict[str, tuple[Kernel, dict[str, str]]] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -198,6 +201,8 @@ class World:
             kernel.rules = kernel.forwarding = ""
             kernel.profiles = {"wired": kernel.profiles["wired"]}
             kernel.active = {MANAGEMENT: "wired"}
+            for dev in self.functions:
+                self.set_mtu(dev, 1500)
             kernel.addresses = {MANAGEMENT: ["192.168.1.11/24"], **{dev: [] for dev in self.functions}}
             for setting in (self.root / "proc/sys/net/ipv4/conf").glob("*/*"):
                 setting.write_text("0\n")
@@ -315,6 +320,7 @@ class World:
                 merged = ethernets.setdefault(name, {"addresses": []})
                 merged["addresses"] += stanza.get("addresses", [])
                 merged["renderer"] = stanza.get("renderer", merged.get("renderer"))
+                merged["mtu"] = stanza.get("mtu", merged.get("mtu"))
         profiles = root / PROFILES
         networkd = root / "run/systemd/network"
         for backend in (profiles, networkd):
@@ -323,7 +329,9 @@ class World:
                 made.unlink()
         for dev, stanza in ethernets.items():
             if (stanza["renderer"] or renderer or "networkd") == "NetworkManager":
-                lines = [f"[connection]\nid=netplan-{dev}\ninterface-name={dev}\n[ipv4]\nmethod=manual\n"]
+                lines = [f"[connection]\nid=netplan-{dev}\ninterface-name={dev}\n"]
+                lines += [f"[ethernet]\nmtu={stanza['mtu']}\n"] if stanza["mtu"] else []
+                lines += ["[ipv4]\nmethod=manual\n"]
                 lines += [f"address{n}={address}\n" for n, address in enumerate(stanza["addresses"], 1)]
                 (profiles / f"netplan-{dev}.nmconnection").write_text("".join(lines))
             else:
@@ -353,6 +361,7 @@ class World:
             "id": re.findall(r"(?m)^id=(.+)$", text)[0],
             "iface": re.findall(r"(?m)^interface-name=(.+)$", text)[0],
             "addresses": re.findall(r"(?m)^address\d+=(.+)$", text),
+            "mtu": int((re.findall(r"(?m)^mtu=(\d+)$", text) or ["1500"])[0]),
             "file": path.name,
             "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, str(path))),
         }
@@ -363,9 +372,18 @@ class World:
         cells = [profile["id"], profile.get("uuid", key), "802-3-ethernet", dev, profile["file"] or ""]
         return ":".join(cell.replace(":", r"\:") for cell in cells)
 
+    def set_mtu(self, dev: str, mtu: int) -> None:
+        """Give a function an MTU, which stays when its profile goes."""
+        self.kernel.mtus[dev] = mtu
+        place = self.root / "sys/class/net" / dev / "mtu"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{mtu}\n")
+
     def _activate(self, key: str, dev: str) -> None:
         self.kernel.active[dev] = key
         self.kernel.addresses[dev] = list(self.kernel.profiles[key]["addresses"])
+        if dev != MANAGEMENT:
+            self.set_mtu(dev, self.kernel.profiles[key].get("mtu", 1500))
         if self.kernel.units.get("fabric-plan-mesh.service") == "active":
             # What the dispatcher does: a function that came up gets the mesh looked at again.
             self.systemctl(["reload", "fabric-plan-mesh.service"])
@@ -425,6 +443,9 @@ class World:
             info = [{"family": "inet", "local": a, "prefixlen": int(n), "scope": "global"} for a, n in pairs]
             return json.dumps([{"ifname": dev, "addr_info": info}])
         self.log.append(["ip", *argv])
+        if words[:2] == ["link", "set"]:
+            self.set_mtu(dev, int(words[words.index("mtu") + 1]))
+            return ""
         assert words[:2] == ["addr", "flush"], argv
         self.kernel.addresses[dev] = []
         return ""
