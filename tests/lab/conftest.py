@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.enable_socket)
             if not asked:
                 item.add_marker(pytest.mark.skip(reason="needs the staging lab: make test-lab"))
+    # The tutorial boots a lab of its own, and there is one at a time: it comes before that of all others.
+    items.sort(key=lambda item: item.path.name != "test_tutorial.py")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from tests.golden_trees import ROOT
 
 pytestmark = pytest.mark.lab
 
-LIMIT_S = 3600
+LIMIT_S = 5400
 
 
 def test_every_command_does_what_the_page_says() -> None:

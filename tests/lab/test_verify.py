@@ -4,6 +4,8 @@ interface. What *in hardware* means here is the lab's word.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from tests.lab.verify_faults import Fault, faults
 
 DOCUMENT = ROOT / "docs" / "verify.md"
 FAULTS = faults(read_plan(str(INVENTORY)))
+VICTIM = "spark2"
+STAGING_LIMIT_S = 600
 SEEN = pytest.StashKey[list[str]]()
 
 
@@ -32,6 +36,38 @@ def touching(meshed: Lab) -> Tool:
 def test_the_probe_is_green_after_the_boot(eye: Tool) -> None:
     done = eye.run("verify", "--since-boot", "--probe")
     assert done.status == 0, done.findings
+
+
+def staging(tool: Tool) -> subprocess.CompletedProcess[str]:
+    """Run the staging suite against the lab's nodes."""
+    config = ["--hosts-config", str(tool.lab.run_dir / "ssh_config")]
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/staging",
+        "-q",
+        "--inventory",
+        str(tool.inventory),
+        *config,
+    ]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=STAGING_LIMIT_S)
+
+
+def test_the_staging_suite_passes(eye: Tool) -> None:
+    done = staging(eye)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_the_staging_suite_fails_with_a_fault(touching: Tool) -> None:
+    dev = touching.plan.node(VICTIM).at("f0", 1).function.netdev
+    touching.lab.ssh(VICTIM, f"sysctl -qw net.ipv4.conf.{dev}.arp_ignore=0")
+    done = staging(touching)
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert done.returncode == 1 and failed, done.stdout
+    # The check itself, and the same setting through testinfra's own module.
+    assert all(VICTIM in line and "sett" in line or "sysctl" in line for line in failed), failed
 
 
 def row(fault: Fault, findings: list[dict[str, Any]]) -> str:

@@ -29,7 +29,8 @@ from fabric_plan.facts.load import load_facts
 from fabric_plan.node.document import Facts
 from fabric_plan.planner.model import Plan
 from fabric_plan.topology.fabric import Node
-from fabric_plan.transport.base import each
+from fabric_plan.transport.base import Target, each
+from fabric_plan.transport.collecting import question
 from fabric_plan.transport.program import program
 from fabric_plan.verify.nodes import USUAL_LIBRARIES
 
@@ -60,7 +61,7 @@ def ask(inventory: str, hosts_config: str | None, allowed: list[str]) -> Staging
 
     def one(node: Node) -> Facts:
         hosts[node.name] = host = reach(node, hosts_config, allowed)
-        return facts(host, node, desired[node.name])
+        return facts(host, node, desired[node.name], plan.pinned_files)
 
     answers = each({node.name: node for node in plan.fabric.nodes}, lambda node: _said(one, node))
     found = {name: answer for name, answer in answers.items() if isinstance(answer, Facts)}
@@ -87,7 +88,8 @@ def reach(node: Node, hosts_config: str | None, allowed: list[str]) -> Host:
     user = f"{node.ssh_user}@" if node.ssh_user else ""
     port = f":{node.ssh_port}" if node.ssh_port else ""
     spec = f"ssh://{user}{node.mgmt}{port}"
-    options = {"ssh_config": hosts_config, "ssh_extra_args": "-o BatchMode=yes", "timeout": SSH_LIMIT_S}
+    timeout = int(SSH_LIMIT_S * node.hardware.patience)
+    options = {"ssh_config": hosts_config, "ssh_extra_args": "-o BatchMode=yes", "timeout": timeout}
     host = testinfra.get_host(spec, **options)
     whoami = host.run("id -u")
     if whoami.rc != 0:
@@ -102,18 +104,22 @@ def _leads_to(node: Node, hosts_config: str | None) -> str:
     return next((line.split()[1] for line in said.splitlines() if line.startswith("hostname ")), node.mgmt)
 
 
-def facts(host: Host, node: Node, want: Desired) -> Facts:
-    """Run the node program through ``host.run`` and return its facts. Raises `UnreachedError`."""
+def facts(host: Host, node: Node, want: Desired, pinned: tuple[str, ...]) -> Facts:
+    """Run the node program through ``host.run`` and return its facts, about `pinned` files too. Raises
+    `UnreachedError`.
+    """
     folder = _run(host, "mktemp -d").strip()
     try:
         text = base64.b64encode(_deflated(program().content)).decode()
         for start in range(0, len(text), PIECE):
             _run(host, f"printf %s '{text[start : start + PIECE]}' >> {folder}/text")
-        request = {
-            "interfaces": [function.netdev for function in node.functions],
-            "libraries": list(USUAL_LIBRARIES),
-            "marks": list(marks_for(want)),
-        }
+        request, _ = question(
+            Target.of(node),
+            (function.netdev for function in node.functions),
+            paths=pinned,
+            libraries=USUAL_LIBRARIES,
+            marks=marks_for(want),
+        )
         words = f"base64 -d {folder}/text > {folder}/program.pyz && printf %s '{json.dumps(request)}'"
         answer = _run(host, f"{words} | python3 {folder}/program.pyz collect")
     finally:
