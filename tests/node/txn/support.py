@@ -54,7 +54,8 @@ def tree(version: str) -> dict[str, tuple[str, str]]:
     """Return the files of a plan, `version` in each: path to mode and content, links with no mode."""
     bash = "#!/bin/bash\nset -e\n"
     netplan = "".join(
-        f"    {dev}:\n      renderer: NetworkManager\n      mtu: 9000\n      addresses: [10.{version[1:]}.{n}.10/24]\n"
+        f"    {dev}:\n      renderer: NetworkManager\n      mtu: 9000\n"
+        f"      addresses: [10.{version[1:]}.{n}.10/24]\n"
         for n, dev in enumerate((F0, F1))
     )
     units, lib = "/etc/systemd/system", "/usr/local/lib/fabric-plan"
