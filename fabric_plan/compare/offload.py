@@ -85,7 +85,13 @@ def _rules(desired: Desired, function: DesiredFunction, facts: Facts) -> Iterato
     for rule in wanted:
         found = next((r for r in left if r.pref == rule.pref and r.handle == rule.handle), None)
         if found is None:
-            yield Change(Resource.RULE, rule.place, None, words(rule), StepKind.MESH, rule.dev)
+            # One that stands elsewhere is the same fault, not a second one.
+            moved = next((r for r in left if r.cookie == rule.cookie), None)
+            have = None
+            if moved is not None:
+                left.remove(moved)
+                have = f"at pref {moved.pref} handle {moved.handle:#x}"
+            yield Change(Resource.RULE, rule.place, have, words(rule), StepKind.MESH, rule.dev)
             continue
         left.remove(found)
         faults = list(rule_faults(rule, found, facts))

@@ -216,6 +216,7 @@ FAULTS = [
     fault("rule: no skip_sw", rule(skip_sw=False), "rule", G0),
     fault("rule: matches more", rule(other={"vlan_id": "4"}), "rule", G0),
     fault("rule not in hardware", rule(in_hw=False), "rule", G0),
+    fault("rule: at another priority", rule(pref=882), "rule", G0),
     fault("rule gone", rules_gone(G0), "rule", G0),
     fault(
         "rule of ours that is not planned",
