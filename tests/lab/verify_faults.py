@@ -111,17 +111,16 @@ def network_faults(plan: Plan) -> Iterator[Fault]:
     hide = f'for g in {table}/*; do {mapped} && mount --bind /dev/null "$g"; done; :'
     yield Fault("GID missing", on(f"bash -c {shlex.quote(hide)}"), "gid", dev)
     gone = f"ip route del {route.to}"
+    other = f"{str(route.via).rpartition('.')[0]}.99"
     yield Fault(
         "route replaced by a redirect",
-        on(
-            gone, f"ip route add {route.to} via {route.via} dev {dev} proto redirect src {route.src} metric 1"
-        ),
+        on(gone, f"ip route add {route.to} via {other} dev {dev} proto redirect src {route.src} metric 1"),
         "route",
         dev,
     )
     yield Fault("route gone", on(gone), "route", dev)
     conf = f"net.ipv4.conf.{dev}"
-    for name, value in (("arp_ignore", 0), ("arp_announce", 0), ("accept_redirects", 1)):
+    for name, value in (("arp_ignore", 0), ("arp_announce", 0), ("send_redirects", 1)):
         yield Fault(f"sysctl {name}", on(f"sysctl -qw {conf}.{name}={value}"), "sysctl", dev)
 
 
