@@ -181,8 +181,8 @@ def flush(node: Node, interface: str) -> None:
 
 
 def disconnect(node: Node, interface: str) -> None:
-    """Take an interface from its profile. One whose profile was unloaded goes by itself, and is refused as not
-    active on its way. Raises `RefusalError`.
+    """Take an interface from its profile. One whose profile was unloaded goes by itself, and on its way is
+    refused as not active. Raises `RefusalError`.
     """
 
     def connected() -> str:
