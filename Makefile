@@ -53,10 +53,11 @@ man: $(STAMP)  ## write the man page from the help text
 screenshots: $(STAMP)  ## take the pictures of docs/ anew (needs chromium)
 	$(BIN)/python -m tests.review.screenshots
 
-bench: $(STAMP)  ## print the benchmark table
+bench: $(STAMP)  ## print both benchmark tables: start-up and render, then an apply
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench apply
 
-bench-apply: $(STAMP)  ## print that of an apply against Ansible and pyinfra, which it installs below build/
+bench-apply: $(STAMP)  ## print only that of an apply against Ansible and pyinfra, which it installs below build/
 	$(BIN)/python -m bench apply
 
 debian-packages:  ## the linters and tools that the tests use beside Python (as root, Debian or Ubuntu)
