@@ -25,9 +25,9 @@ STAGE_LIMIT_S = 60.0
 COMMIT_LIMIT_S = 120.0
 POLL_S = 0.3
 
-# The node holds an answer back for so long while its steps run: one question in place of many.
+# The node holds an answer back for so long while its steps run, longer with more patience: a slow node pays
+# for each question with the time of the step that it asks about.
 STATUS_WAIT_S = 2
-STATUS_WAIT_MOST_S = 20
 
 # How long a function may be away while the driver makes it anew, plus NetworkManager's share.
 STEP_LIMIT_S = 150.0
@@ -160,10 +160,8 @@ class Session:
     def _follow(self, run_id: str, limit_s: float, progress: Callable[[str, str], None]) -> None:
         deadline = time.monotonic() + min(limit_s, float(self.confirm_s))
         said: dict[int, str] = {}
-        # A slow node pays for each question with the time of the step that it asks about.
-        wait_s = min(math.ceil(STATUS_WAIT_S * self.target.patience), STATUS_WAIT_MOST_S)
         while True:
-            status = self._status(deadline, wait_s)
+            status = self._status(deadline, STATUS_WAIT_S)
             if status.get("run_id") != run_id:
                 raise NodeError(
                     "the node did not take the steps",

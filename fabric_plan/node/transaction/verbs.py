@@ -192,11 +192,12 @@ def run(node: Node, request: Mapping[str, Any]) -> Reply:
 def status(node: Node, request: Mapping[str, Any]) -> Reply:
     """Tell how far the trial is; without a lock, so that it answers while everything else waits.
 
-    With `wait_s` the answer may come so many seconds later: as soon as no step runs any more.
+    With `wait_s` the answer may come so many seconds later, times the patience: as soon as no step runs any
+    more.
     """
     token = fields.token(request)
     wait_s = fields.number(request, "wait_s", 0, MAX_STATUS_WAIT_S) if "wait_s" in request else 0
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s * node.tools.patience
     try:
         state = phases.owned(node, token)
         while state.phase == phases.RUNNING and time.monotonic() < deadline:
