@@ -158,10 +158,9 @@ def test_a_black_hole_counts_and_forwards_nothing(lab: Lab) -> None:
     prepare_hairpin(lab)
     start, out, relay, first, _, far, arrival = through(lab)
     lab.fault(relay.name, "blackhole", first.netdev, "Y")
+    ends = (start.name, out.rdma, "10.79.0.1"), (far.name, arrival.rdma, "10.79.0.2")
     with pytest.raises(LabError):
-        traffic.rdma_write(
-            lab, (start.name, out.rdma, "10.79.0.1"), (far.name, arrival.rdma, "10.79.0.2"), iterations=5
-        )
+        traffic.rdma_write(lab, *ends, iterations=5, limit_s=traffic.LOST_S)
     assert traffic.hardware_packets(lab, relay.name, first.netdev) > 0
 
 

@@ -68,12 +68,18 @@ def assert_healthy(lab: Lab, plan: Plan, name: str) -> None:
 
 
 def write(
-    lab: Lab, plan: Plan, path: Path2, *, iterations: int = 50, port: int = traffic.PERFTEST_PORT
+    lab: Lab,
+    plan: Plan,
+    path: Path2,
+    *,
+    iterations: int = 50,
+    port: int = traffic.PERFTEST_PORT,
+    limit_s: int = 200,
 ) -> None:
     """RDMA along a planned path."""
     source = (path.source, path.device, address_of(plan, path.source, path.device))
     target = (path.far, path.far_device, path.far_address)
-    traffic.rdma_write(lab, source, target, iterations=iterations, port=port)
+    traffic.rdma_write(lab, source, target, iterations=iterations, port=port, limit_s=limit_s)
 
 
 def assert_hardware_paths(lab: Lab, plan: Plan, paths: Iterable[Path2]) -> None:
@@ -179,7 +185,7 @@ def test_4_a_refused_rule_fails_the_unit_and_forwards_nothing(meshed: Lab, plan:
         p for p in plan.paths() if p.relay == relay and p.plane == planned_plane(plan, relay, rule["dev"])
     )
     with pytest.raises(LabError):
-        write(meshed, plan, blocked, iterations=5)
+        write(meshed, plan, blocked, iterations=5, limit_s=traffic.LOST_S)
     assert traffic.forwarded(meshed, relay) == before
     assert not meshed.ssh(relay, UP, check=False, seconds=300).ok
 

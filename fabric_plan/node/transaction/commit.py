@@ -28,7 +28,7 @@ def commit(node: Node, state: State) -> None:
     """
     entries = bundle.read(node.place(state.trial))
     journal = tuple(entry for entry in entries if entry.path not in RECOVER)
-    _check_replay(node)
+    staging.require_recover(node, entries)
     state.phase = phases.COMMITTING
     phases.save(node, state)
     point("confirm.decided")
@@ -55,12 +55,6 @@ def commit(node: Node, state: State) -> None:
         state.note(f"after the commit: {error.filename or ''} {error.strerror or error}")
 
 
-def _check_replay(node: Node) -> None:
-    for path in RECOVER:
-        if bundle.live(node.tree, path).absent:
-            raise RefusalError("no-recover", f"{path} is gone", "take the trial back and apply again")
-
-
 def _decide(node: Node, state: State, entries: tuple[Entry, ...], journal: tuple[Entry, ...]) -> None:
     # Once more: what fits now is decided, and what is decided should not have to wait for room.
     staging.check_room(node, journal)
@@ -75,6 +69,7 @@ def _decide(node: Node, state: State, entries: tuple[Entry, ...], journal: tuple
         store.remove_tree(stage)
         if not journal:
             # No file differs, so there is nothing to carry out: the result alone decides.
+            _install_recover(node, entries)
             point("commit.point")
             store.write_file(f"{record}/result", f"{COMMITTED_WORD}\n".encode(), 0o600)
             store.write_file(node.place(CURRENT), f"{state.generation}\n".encode(), 0o600)
@@ -84,9 +79,19 @@ def _decide(node: Node, state: State, entries: tuple[Entry, ...], journal: tuple
         store.write_file(f"{stage}/generation", f"{state.generation}\n".encode(), 0o600)
         store.sync_dir(stage)
         store.sync_dir(node.place(GENERATIONS))
+        _install_recover(node, entries)
         point("commit.point")
         os.rename(stage, node.place(JOURNAL))  # noqa: PTH104
         store.sync_dir(node.place(VAR))
+
+
+def _install_recover(node: Node, entries: tuple[Entry, ...]) -> None:
+    """Install what finishes or undoes a cut commit, before there is one; `stage` says whose it is."""
+    for path in RECOVER:
+        for entry in entries:
+            if entry.path == path and not entry.absent:
+                steps.put_back(node, entry)
+                point("commit.recover")
 
 
 def replay(node: Node) -> None:

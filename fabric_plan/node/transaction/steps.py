@@ -1,7 +1,7 @@
 """The closed table of steps: what each kind may be told, what it does, and how long it may take.
 
 A step raises `RefusalError` when it fails. Every step can be repeated, and none changes a file that outlives
-a reboot, except `place`, which puts down what finishes or undoes a cut commit before anything else.
+a reboot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..plain import dataclass
 from . import bundle, fields, network, services, staging, store
 from .faults import point
 from .node import Node
-from .places import RECOVER, SCRIPTS
+from .places import SCRIPTS
 from .refusal import RefusalError
 from .state import State
 
@@ -40,22 +40,11 @@ class Kind:
 def place(node: Node, state: State, parameters: Parameters) -> None:
     """Put the trial's files where they are tried."""
     entries = bundle.read(node.place(state.trial))
-    install_recover(node, {entry.path: entry for entry in entries})
     for item in staging.plan(node, state, entries):
         target = node.place(item.place)
         store.ensure_dir(target.rpartition("/")[0], 0o755)
         store.write_file(target, item.content, int(item.mode, 8), durable=False)
         point("place.file")
-
-
-def install_recover(node: Node, entries: Mapping[str, bundle.Entry]) -> None:
-    """Install what finishes or undoes a cut commit, for good and before anything else."""
-    for path in RECOVER:
-        entry = entries.get(path)
-        if entry is None or entry.absent:
-            continue
-        put_back(node, entry)
-        point("place.recover")
 
 
 def put_back(node: Node, entry: bundle.Entry) -> None:

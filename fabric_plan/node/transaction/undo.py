@@ -157,7 +157,7 @@ def _mesh_again(node: Node, before: set[str], tried: set[str]) -> None:
 
 
 def _recover_back(node: Node, state: State) -> None:
-    """Put what finishes a cut commit back as it was: the one thing that a trial installs for good."""
+    """Put what finishes a cut commit back as it was: a commit that came to nothing may have installed it."""
     record = node.place(f"{generations.record_path(state.generation)}/before")
     try:
         before = {entry.path: entry for entry in bundle.read(record)}

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fabric_plan.node.transaction.places import RECOVER
 from tests.node.txn.support import F0, F1, Driver, KilledError, RefusedError, changes, tree
 from tests.node.txn.world import Kernel, World
 
@@ -37,14 +36,13 @@ class Whole:
 
     @classmethod
     def of(cls, world: World) -> Whole:
-        """Return what the node is now. The driver's values stay after an undo, which says so, and what
-        finishes a cut commit is installed before the trial: both are looked at elsewhere.
+        """Return what the node is now. The driver's values stay after an undo, which says so: they are looked
+        at elsewhere.
         """
         live = world.live()
         live.hairpin.clear()
         live.offload.clear()
-        files = {path: text for path, text in world.files().items() if path not in RECOVER}
-        return cls(files, live, world.sysctls())
+        return cls(world.files(), live, world.sysctls())
 
 
 @dataclass

@@ -98,11 +98,14 @@ list_whole() {
     done <"$1/list"
 }
 
-# carry_out DIR: bring every path of DIR/list into its state. Each step replaces in one go and can be repeated.
+# carry_out DIR [PATTERN]: bring every path of DIR/list, or those that match, into its state. Each step replaces in one go and can be
+# repeated.
 carry_out() {
     local mode sum path target fresh n=0
     while IFS=$'\t' read -r mode sum path; do
         n=$((n + 1))
+        # shellcheck disable=SC2053  # a pattern
+        [[ $path == ${2:-*} ]] || continue
         entry_done "$mode" "$sum" "$path" && continue
         target=$ROOT$path
         fresh=${target%/*}/.${target##*/}.fabric-plan-new
@@ -191,8 +194,13 @@ if [[ -d $JOURNAL ]]; then
         die "the journal $JOURNAL is damaged and no copy of the files before it is whole; apply again, or restore by hand"
     fi
 fi
-# Cut before the commit point: no file of the system was touched.
+# Cut before the commit point: no file of the system was touched but this script, its unit and its link, which stand before there is
+# a commit.
 if [[ -e $STAGE ]]; then
+    GENERATION=$(cat "$STAGE/generation" 2>/dev/null)
+    if [[ $GENERATION =~ ^[0-9]+$ ]] && list_whole "$STATE/generations/$GENERATION/before"; then
+        carry_out "$STATE/generations/$GENERATION/before" '*/@(recover.sh|fabric-plan-recover.service)' || problem 'an older recover.sh cannot be restored'
+    fi
     rm -rf "$STAGE" && say 'dropped a commit that had not begun'
 fi
 rm -rf "$STATE/done"
