@@ -122,6 +122,8 @@ def _fault(lab: driver.Lab, args: argparse.Namespace) -> ExitCode:
             lab.power_off(args.node)
         case "power-on":
             lab.power_on(args.node)
+        case "cable-swap":
+            lab.cable_swap(args.node)
         case "nic-swap":
             if not args.target or "=" not in args.target:
                 raise LabError("nic-swap takes PCI=MAC[,PCI=MAC...]")

@@ -24,7 +24,7 @@ from lab.errors import LabError, LabUnavailableError
 from lab.machine import Machine
 from lab.remote import MEMORY_MIB, Remote, public_part
 from lab.spec import PORTS, Function, LabSpec, Node
-from lab.switch import READY
+from lab.switch import READY, WIRING
 from lab.waiting import wait_for
 
 SPARE_MEMORY_MIB = 1024
@@ -108,8 +108,7 @@ class Lab(Remote):
         return {"cables": cables, "lan": [s[kind] for s in sockets.values() for kind in ("lan", "gw")]}
 
     def _start_switch(self) -> None:
-        wiring = self._wiring()
-        (self.run_dir / "wiring.json").write_text(json.dumps(wiring))
+        (self.run_dir / WIRING).write_text(json.dumps(self._wiring()))
         # the sockets of a lab before may still lie there: only the switch knows when it listens
         ready = self.run_dir / READY
         ready.unlink(missing_ok=True)
@@ -122,6 +121,20 @@ class Lab(Remote):
             seconds=60,
             evidence=lambda: (self.run_dir / "switch.log").read_text(),
         )
+
+    def _switch(self) -> int | None:
+        """The process of the lab's wiring; None where there is none."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.run_dir / "switch.pid").read_text())
+            if b"lab.switch" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        return None
+
+    def _plug(self, wiring: dict[str, Any]) -> None:
+        """Change the wiring while it works."""
+        (self.run_dir / WIRING).write_text(json.dumps(wiring))
+        if pid := self._switch():
+            os.kill(pid, signal.SIGHUP)
 
     # --------------------------------------------------------- lifecycle
 
@@ -188,6 +201,7 @@ class Lab(Remote):
         kept = self.saves / state
         self.drop_connections()
         self.boot_faults.clear()
+        self._plug(self._wiring())
         for machine in self.machines():
             machine.stop()
         for machine in self.machines():
@@ -207,10 +221,8 @@ class Lab(Remote):
         self.drop_connections()
         for machine in self.machines():
             machine.stop()
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((self.run_dir / "switch.pid").read_text())
-            if b"lab.switch" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGTERM)
+        if pid := self._switch():
+            os.kill(pid, signal.SIGTERM)
         (self.run_dir / STATE).unlink(missing_ok=True)
 
     # ------------------------------------------------------------ faults
@@ -265,6 +277,14 @@ class Lab(Remote):
         self.write_hardware(name)
         self.spec = planned  # the plan does not know of it: that is the fault
         self.power_on(name)
+
+    def cable_swap(self, name: str) -> None:
+        """Exchange what is plugged into a node's two ports, back the next time. Ends with `restore`."""
+        one, other = (self.machine(name).sockets()[port] for port in PORTS)
+        wiring = json.loads((self.run_dir / WIRING).read_text())
+        moved = {one: other, other: one}
+        wiring["cables"] = [[moved.get(end, end) for end in cable] for cable in wiring["cables"]]
+        self._plug(wiring)
 
     def fault(self, name: str, fault: str, target: str, value: str, *, at_boot: bool = False) -> None:
         """Set a function's or port's fault now, and with `at_boot` at every later boot too."""

@@ -63,6 +63,9 @@ FAULTS: Mapping[str, Fault] = {
     "power-cut": Fault(Scope.NODE, "", "", "the machine is reset without warning and boots again"),
     "power-off": Fault(Scope.NODE, "", "", "the machine is off until power-on"),
     "power-on": Fault(Scope.NODE, "", "", "a machine that was off boots"),
+    "cable-swap": Fault(
+        Scope.NODE, "", "", "what is plugged into its two ports changes places; again, and it is as before"
+    ),
     "nic-swap": Fault(Scope.NODE, "", "", "power off, a card with other MACs put in, power on"),
 }
 

@@ -2,7 +2,8 @@
 
 Run as ``python -m lab.switch DIRECTORY``; ``DIRECTORY/wiring.json`` says {"cables": [[PORT, PORT], ...],
 "lan": [PORT, ...]}. Every port is a listening unix socket ``DIRECTORY/PORT`` that one QEMU connects to
-(frames with a length before them); ``DIRECTORY/switch.ready`` appears once all of them listen. Frames for a
+(frames with a length before them); ``DIRECTORY/switch.ready`` appears once all of them listen. SIGHUP: the
+cables are read again, for plugs that somebody has moved. Frames for a
 port that reads too slowly or is not connected are dropped, as on a wire.
 
 LAN ports that begin with ``gw`` lead to the host's port forwarding (QEMU's user network). They get broadcasts
@@ -13,16 +14,19 @@ from __future__ import annotations
 
 import json
 import selectors
+import signal
 import socket
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 READ = 1 << 18
 MAX_FRAME = 1 << 16
 MAX_BACKLOG = 1 << 24  # bytes that may wait for a port
 GATEWAY = "gw"
 READY = "switch.ready"
+WIRING = "wiring.json"
 LENGTH = struct.Struct(">I")
 
 
@@ -96,13 +100,18 @@ class Switch:
     def __init__(self, directory: Path, cables: list[list[str]], lan: list[str]) -> None:
         names = [name for cable in cables for name in cable] + lan
         self._ports = {name: Port(directory / name) for name in names}
-        self._far = {a: b for cable in cables for a, b in (cable, cable[::-1])}
+        self._far: dict[str, str] = {}
+        self.plug(cables)
         self._lan = lan
         self._where: dict[bytes, str] = {}
         self._open = True
         self._selector = selectors.DefaultSelector()
         for port in self._ports.values():
             self._selector.register(port.listener, selectors.EVENT_READ, port)
+
+    def plug(self, cables: list[list[str]]) -> None:
+        """Let each cable join its two ports."""
+        self._far = {a: b for cable in cables for a, b in (cable, cable[::-1])}
 
     def targets(self, source: str, frame: bytes) -> list[str]:
         """The ports that a frame from `source` goes to."""
@@ -170,8 +179,12 @@ class Switch:
 
 def main(directory: Path) -> None:
     """Read the wiring and serve it."""
-    wiring = json.loads((directory / "wiring.json").read_text())
-    switch = Switch(directory, wiring["cables"], wiring["lan"])
+
+    def wiring() -> Any:
+        return json.loads((directory / WIRING).read_text())
+
+    switch = Switch(directory, wiring()["cables"], wiring()["lan"])
+    signal.signal(signal.SIGHUP, lambda *_: switch.plug(wiring()["cables"]))
     (directory / READY).touch()
     switch.serve()
 

@@ -74,10 +74,12 @@ IMPLIES: Mapping[str, tuple[str, ...]] = {
     "marker": ("marker-unit", "unit-boot", *_RDMA),
     "marker-unit": ("unit-boot",),
     "library": ("library", "library-mode"),
-    "ping": _RDMA,
+    "ping": ("ping", *_RDMA),
     "probe": ("ping", *_RDMA, *_DROPS),
+    "plane-share": ("bandwidth", "latency", "far", "rule-counter", "forwarded"),
     "overflow": ("sequence", "bandwidth", "latency", "far"),
     "sequence": ("bandwidth", "latency", "far"),
+    "bandwidth": ("bandwidth", "latency", "far", "rule-counter", "forwarded"),
     "far": ("rule-counter", "forwarded"),
     "rule-counter": ("forwarded",),
 }

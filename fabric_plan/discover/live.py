@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fabric_plan.discover.evidence import Login
-from fabric_plan.errors import FabricPlanError, NodeError
+from fabric_plan.errors import FabricPlanError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.findings import Notice
 from fabric_plan.inventory.schema import FULL_HOST_NAME, HOST_NAME
 from fabric_plan.node.document import Facts
 from fabric_plan.node.records import LldpNeighbour
 from fabric_plan.transport.base import Connection, Target, Transport, each
+from fabric_plan.transport.hearing import HEAR_S, hear
 
 COLLECT_LIMIT_S = 60.0
-PROBE_S = 5.0
-PROBE_LIMIT_S = PROBE_S + 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,48 +114,23 @@ def probe(
 ) -> dict[str, Probed]:
     """Let every node send a few LLDP frames on its `functions` and listen there; return the answers by node.
 
-    Only frames of this run count. Raises `NodeError` where a node refuses, `TransportError` where one is
-    lost.
+    Raises `NodeError` where a node refuses, `TransportError` where one is lost.
     """
-    progress(f"probing the cables for {PROBE_S:.0f} s: LLDP frames on the fabric functions alone")
-    token = secrets.token_hex(8)
+    progress(f"probing the cables for {HEAR_S:.0f} s: LLDP frames on the fabric functions alone")
 
-    def one(name: str) -> Probed:
-        request = {"system": name, "token": token, "interfaces": list(functions[name]), "seconds": PROBE_S}
-        reply = connections[name].call("probe-cables", request, limit_s=PROBE_LIMIT_S)
-        heard, skipped = reply.get("heard"), reply.get("skipped")
-        if not isinstance(heard, list) or not isinstance(skipped, dict):
-            raise NodeError("the probe's answer makes no sense", where=name, hint=_SAME_VERSION)
-        return Probed(
-            heard=tuple(_neighbour(name, entry) for entry in heard),
-            notices=tuple(
+    def call(name: str, verb: str, request: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:
+        return connections[name].call(verb, request, limit_s=limit_s)
+
+    probed: dict[str, Probed] = {}
+    wanted = {name: functions.get(name, ()) for name in connections}
+    for name, found in hear(call, wanted).items():
+        if isinstance(found, FabricPlanError):
+            raise found
+        probed[name] = Probed(
+            found.heard,
+            tuple(
                 Notice("not-probed", f"{name} {dev} was not probed: it {reason}")
-                for dev, reason in sorted(skipped.items())
+                for dev, reason in sorted(found.skipped.items())
             ),
         )
-
-    results = each({name: name for name in connections if functions.get(name)}, one)
-    probed: dict[str, Probed] = {}
-    for name, result in results.items():
-        if isinstance(result, FabricPlanError):
-            raise result
-        probed[name] = result
     return probed
-
-
-_SAME_VERSION = "the node program is of another version"
-
-
-def _neighbour(node: str, entry: object) -> LldpNeighbour:
-    if not isinstance(entry, dict) or not all(
-        isinstance(entry.get(key), str) for key in ("dev", "system", "port")
-    ):
-        raise NodeError("the probe's answer makes no sense", where=node, hint=_SAME_VERSION)
-    return LldpNeighbour(
-        dev=entry["dev"],
-        chassis_name=entry["system"],
-        chassis_id=None,
-        port_id=entry["port"],
-        port_id_type="ifname",
-        port_description=None,
-    )

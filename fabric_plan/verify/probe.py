@@ -1,33 +1,40 @@
 """Bounded traffic between the nodes of a plan, and the counters around it.
 
-Neighbours first, then an idle window, then a window of the same length with RDMA to far nodes. One trial at a
-time: a floor is about one function alone.
+Who hears whom over the cables, then neighbours, then an idle window, then a window of the same length with
+RDMA to far nodes. One trial at a time: a floor is about one function alone. What a trial has shown to be dead
+is not tried again: perftest waits long for what does not come.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabric_plan.checks.model import Check, Verdict
 from fabric_plan.checks.probe import (
     PING_BYTES,
+    UNANSWERED,
     Kind,
+    Lane,
     ProbeRun,
     Trial,
     Window,
     backward,
     frames_of,
     key,
+    lanes,
     probe_checks,
     rules_on,
 )
 from fabric_plan.checks.texts import TEXTS
 from fabric_plan.errors import FabricPlanError
 from fabric_plan.node.document import Facts
+from fabric_plan.node.reading import Reading
+from fabric_plan.node.records import LldpNeighbour
 from fabric_plan.planner.model import Path, Plan
+from fabric_plan.transport.hearing import hear
 from fabric_plan.verify.nodes import Nodes
 
 PING_COUNT = 3
@@ -61,10 +68,12 @@ class Probe:
     say: Callable[[str], None] = lambda text: None
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    dead: dict[Lane, str] = field(default_factory=dict)
 
     def run(self) -> tuple[tuple[Check, ...], Mapping[str, Facts]]:
         """Return the probe's checks, and the facts as they were after it."""
         addresses = _control(self.plan, self.facts)
+        heard = self._hear()
         direct = [path for path in self.plan.paths if path.direct and self._both(path)]
         # A trial runs both ways, so one of each mirrored pair is enough.
         far = [path for path in self.plan.paths if not path.direct and self._both(path)]
@@ -76,7 +85,7 @@ class Probe:
         for number, path in enumerate(direct):
             for kind, options in ((Kind.BANDWIDTH, BANDWIDTH), (Kind.LATENCY, LATENCY)):
                 began = self.clock()
-                trials.append(self._perftest(kind, path, options, addresses, 2 * number))
+                trials.append(self._trial(kind, path, options, addresses, 2 * number))
                 timed = max(timed, self.clock() - began) if kind is Kind.LATENCY else timed
         before_idle, direct_window = self._window(start, 0.0)
         idle_s = max(LEAST_IDLE_S, 2 * timed * len(far))
@@ -86,7 +95,7 @@ class Probe:
         before_far, idle = self._window(before_idle, self.clock() - began)
         began = self.clock()
         reached = [
-            self._perftest(Kind.FAR, path, {**FAR, "flow_label": FLOW_LABEL}, addresses, number)
+            self._trial(Kind.FAR, path, {**FAR, "flow_label": FLOW_LABEL}, addresses, number)
             for number, path in enumerate(far)
         ]
         left = idle_s - (self.clock() - began)
@@ -95,7 +104,20 @@ class Probe:
         spent = self.clock() - began
         after, far_window = self._settled(before_far, reached, spent)
         run = ProbeRun((*trials, *reached), direct_window, idle, far_window)
+        after = {name: with_heard(facts, heard.get(name, ())) for name, facts in after.items()}
         return tuple(probe_checks(self.plan, run)), after
+
+    def _hear(self) -> dict[str, tuple[LldpNeighbour, ...]]:
+        """Return whom each node heard over its cables; nothing of a node that could not be asked."""
+        self.say("LLDP frames over each cable")
+        functions = {
+            node.name: [planned.function.netdev for planned in node.functions if planned.cabled]
+            for node in self.plan.nodes
+            if node.name in self.facts
+        }
+        patience = max(map(self.nodes.patience, functions), default=1.0)
+        found = hear(self.nodes.call, functions, patience)
+        return {name: one.heard for name, one in found.items() if not isinstance(one, FabricPlanError)}
 
     def _both(self, path: Path) -> bool:
         return path.src in self.facts and path.dst in self.facts
@@ -150,6 +172,9 @@ class Probe:
                 trials += [_failed(Kind.PING, path, result) for path in by_node[name]]
             else:
                 trials += result
+        for trial in trials:
+            if trial.error_id == UNANSWERED:
+                self.dead.update(dict.fromkeys(lanes(trial.path), f"no ping from {trial.path} was answered"))
         return trials
 
     def _address(self, path: Path, source: bool) -> str:
@@ -157,6 +182,23 @@ class Probe:
         address = self.plan.node(node).at(end.port, path.plane).address
         assert address is not None
         return str(address.ip)
+
+    def _trial(
+        self,
+        kind: Kind,
+        path: Path,
+        options: Mapping[str, Any],
+        addresses: Mapping[str, str],
+        number: int,
+    ) -> Trial:
+        """Try a path, unless something on it is known to be dead."""
+        for lane in lanes(path):
+            if lane in self.dead:
+                return Trial(kind, path, error=f"not tried: {self.dead[lane]}", error_id="not-tried")
+        trial = self._perftest(kind, path, options, addresses, number)
+        if path.direct and trial.error_id == "perftest":
+            self.dead.update(dict.fromkeys(lanes(path), f"{options['test']} from {path} failed"))
+        return trial
 
     def _perftest(
         self,
@@ -214,7 +256,13 @@ def _pinged(path: Path, result: Mapping[str, Any]) -> Trial:
     if isinstance(sent, int) and sent > 0 and sent == received:
         return Trial(Kind.PING, path)
     words = f"{received} of {sent} came back: {result.get('words', '')}".rstrip(": ")
-    return Trial(Kind.PING, path, error=words, error_id="ping")
+    return Trial(Kind.PING, path, error=words, error_id="ping" if received else UNANSWERED)
+
+
+def with_heard(facts: Facts, heard: tuple[LldpNeighbour, ...]) -> Facts:
+    """Return facts with neighbours that were heard besides those that lldpd knows."""
+    known = facts.lldp
+    return replace(facts, lldp=Reading((*(known.value or ()), *heard), known.unread)) if heard else facts
 
 
 def _failed(kind: Kind, path: Path, error: FabricPlanError) -> Trial:

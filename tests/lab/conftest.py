@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.enable_socket)
             if not asked:
                 item.add_marker(pytest.mark.skip(reason="needs the staging lab: make test-lab"))
-    # The tutorial boots a lab of its own, and there is one at a time: it comes before that of all others.
+    # The tutorial boots a lab of its own, and there is one at a time: it comes before that of all others, and
+    # leaves them the nodes that it applied the plan to.
     items.sort(key=lambda item: item.path.name != "test_tutorial.py")
 
 
@@ -97,8 +98,7 @@ def lab(session: Session) -> Lab:
 @pytest.fixture
 def planned(session: Session, plan: Plan) -> Lab:
     """Nodes that have the rendered files and booted with them, only to be looked at."""
-    state = f"planned-{plan.tree_digest()[:12]}"
-    if not session.lab.has(state):
+    if not session.lab.has(plan.planned):
         lab = session.at(CLEAN)
         session.untouched = None
         with host.stage("rendered files put on all nodes"):
@@ -106,10 +106,9 @@ def planned(session: Session, plan: Plan) -> Lab:
         with host.stage("reboot of all nodes"):
             for batch in lab.batches():
                 lab.reboot(*batch)
-            lab.each(lambda name: plan.wait_settled(lab, name))
-            lab.each(lambda name: plan.meet(lab, name))
-        lab.save(state)
-    return session.at(state)
+            plan.wait_all_settled(lab)
+        lab.save(plan.planned)
+    return session.at(plan.planned)
 
 
 @pytest.fixture
@@ -122,18 +121,14 @@ def meshed(session: Session, planned: Lab) -> Lab:
 @pytest.fixture
 def looked_at(session: Session, plan: Plan) -> Tool:
     """Nodes that `apply` brought from their factory state to the plan, only to be looked at."""
-    state = f"applied-{plan.tree_digest()[:12]}"
-    if not session.lab.has(state):
+    if not session.lab.has(plan.applied):
         lab = session.at(CLEAN)
         session.untouched = None
         with host.stage("first apply"):
             done = Tool(lab, INVENTORY).change("apply")
             assert done.document and set(done.ends.values()) == {"applied"}, (done.document, done.said)
-        with host.stage("nodes settle"):
-            lab.each(lambda name: plan.wait_settled(lab, name))
-            lab.each(lambda name: plan.meet(lab, name))
-        lab.save(state)
-    return Tool(session.at(state), INVENTORY)
+        plan.keep_applied(lab)
+    return Tool(session.at(plan.applied), INVENTORY)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import host
 from lab.driver import Lab
 
 MESH = "fabric-plan-mesh.service"
@@ -42,7 +43,23 @@ class Plan:
         """Read a rendered tree."""
         return Plan(tree, json.loads((tree / "plan.json").read_text()))
 
-    def tree_digest(self) -> str:
+    @property
+    def planned(self) -> str:
+        """The name of the lab's kept state in which nodes have booted with the rendered files."""
+        return f"planned-{self._digest()[:12]}"
+
+    @property
+    def applied(self) -> str:
+        """The name of the lab's kept state in which an `apply` has brought factory nodes to the plan."""
+        return f"applied-{self._digest()[:12]}"
+
+    def keep_applied(self, lab: Lab) -> None:
+        """Keep the nodes as `apply` has just left them. Ends them."""
+        with host.stage("nodes settle"):
+            self.wait_all_settled(lab)
+        lab.save(self.applied)
+
+    def _digest(self) -> str:
         """A hash of every rendered file."""
         h = hashlib.sha256()
         for path in sorted(self.tree.rglob("*")):
@@ -91,6 +108,11 @@ class Plan:
         ]
         pings = [f"ping -n -q -c 1 -W 20 {address} >/dev/null" for address in far]
         lab.ssh(name, " && ".join(pings) or "true")
+
+    def wait_all_settled(self, lab: Lab) -> None:
+        """Wait until every node's mesh is up or has failed, and neighbours have heard of each other."""
+        lab.each(lambda name: self.wait_settled(lab, name))
+        lab.each(lambda name: self.meet(lab, name))
 
     def put(self, lab: Lab, name: str) -> None:
         """Put a node's files on it and enable its units, as a person would by hand."""

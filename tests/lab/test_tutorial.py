@@ -10,13 +10,14 @@ import pytest
 from lab import driver, host
 from tests.docs.tutorial import commands
 from tests.golden_trees import ROOT
+from tests.lab.plan import Plan
 
 pytestmark = pytest.mark.lab
 
 LIMIT_S = 5400
 
 
-def test_every_command_does_what_the_page_says() -> None:
+def test_every_command_does_what_the_page_says(plan: Plan) -> None:
     if (host.run_dir() / driver.STATE).exists():
         pytest.skip("a lab is up: fabric-plan lab down")
     boot, render, apply, verify, down = commands()
@@ -39,5 +40,6 @@ def test_every_command_does_what_the_page_says() -> None:
         said = run(apply)
         assert all(f"spark{i}: unchanged" in said for i in (1, 2, 3, 4)), said
         run(verify)
+        plan.keep_applied(driver.Lab.open())
     finally:
         run(down)

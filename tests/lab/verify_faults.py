@@ -10,12 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fabric_plan.checks.fabric import marks_for
+from fabric_plan.cli.deploying import desired_states
+from fabric_plan.nccl.library import MARKER
 from fabric_plan.planner.model import Plan, Rule
 from lab.driver import Lab
 
 Act = Callable[[Lab], object]
 NODE, PEER = "spark1", "spark2"
 WRONG_MAC = "4c:bb:47:02:00:07"
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
+PROBE = ("--probe",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +177,44 @@ def service_faults(plan: Plan) -> Iterator[Fault]:
     yield Fault("another netplan file", vendor, "netplan-conflict", dev)
 
 
+def other_library(plan: Plan) -> Act:
+    """Give every node what reads as a library that knows the planned environment, and one a byte more."""
+    names = [mark for mark in marks_for(desired_states(plan)[NODE]) if mark != MARKER]
+    text = shlex.quote("\n".join(["NCCL version 2.30.7+cuda13.0", *names]))
+
+    def act(lab: Lab) -> None:
+        lab.each(lambda name: lab.ssh(name, f"echo {text} > {LIBRARY}"))
+        lab.ssh(NODE, f"echo >> {LIBRARY}")
+
+    return act
+
+
+def traffic_faults(plan: Plan) -> Iterator[Fault]:
+    """Yield faults that only traffic shows, or what only traffic shows of them."""
+    node = plan.node(NODE)
+    rule, marker = node.rules[0], node.markers[0]
+    dead = on(f"systemctl stop fabric-plan-marker@{marker.rdma}.service")
+    yield Fault("dead marker, software forwards", dead, "marker", marker.netdev, words=PROBE)
+    overflow: Act = lambda lab: lab.fault(NODE, "overflow", rule.dev, "50")  # noqa: E731
+    yield Fault("queue overflow", overflow, "overflow", rule.dev, words=PROBE)
+    devices = ", ".join(f'"{f.function.netdev}"' for f in node.functions if f.function.plane == 2)
+    silent = (
+        "nft add table inet silent",
+        "nft 'add chain inet silent out { type filter hook output priority 0; }'",
+        f"nft 'add rule inet silent out oifname {{ {devices} }} udp dport 4791 drop'",
+    )
+    yield Fault("one plane silent", on(*silent), "plane-share", words=PROBE)
+    yield Fault(
+        "cables swapped",
+        lambda lab: lab.cable_swap(NODE),
+        "cable",
+        node.at("f0", 1).function.netdev,
+        words=PROBE,
+    )
+
+
 def faults(plan: Plan) -> tuple[Fault, ...]:
-    """Return every fault that shows without traffic."""
+    """Return every fault."""
     node = plan.node(NODE)
     rule = node.rules[0]
     other = node.at("f0", 1).function.netdev
@@ -185,5 +226,7 @@ def faults(plan: Plan) -> tuple[Fault, ...]:
         *network_faults(plan),
         *driver_faults(plan),
         *service_faults(plan),
+        Fault("library differs", other_library(plan), "library"),
         Fault("peer NIC swapped", all_of(swap, settled(plan, PEER)), "identity", peer.netdev, PEER),
+        *traffic_faults(plan),
     )

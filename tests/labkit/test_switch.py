@@ -42,6 +42,12 @@ def test_a_cable_has_two_ends_and_no_more(switch: Switch) -> None:
     assert forward(switch, "f1.1", frame(A, B)) == ["f0.0"]
 
 
+def test_plugs_can_be_moved(switch: Switch) -> None:
+    switch.plug([["f0.0", "f1.2"], ["f1.0", "f1.1"]])
+    assert forward(switch, "f0.0", frame(ALL, A)) == ["f1.2"]
+    assert forward(switch, "f1.1", frame(A, B)) == ["f1.0"]
+
+
 def test_the_lan_learns(switch: Switch) -> None:
     assert forward(switch, "lan.0", frame(ALL, A)) == ["gw.0", "gw.1", "lan.1"]
     assert forward(switch, "lan.1", frame(A, B)) == ["lan.0"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from fabric_plan.checks.run import verify
 from fabric_plan.checks.scene import Scene
 from fabric_plan.node.document import Facts, Tool, Usage
 from fabric_plan.verify.probe import missing_tools, obstacles
-from tests.checks.test_faults import marker_dead
+from tests.checks.test_faults import marker_dead, neighbours
 from tests.facts_builder import desired, forwards, read
 from tests.planner.test_ring4 import RING4, planned, with_mesh
 from tests.verify.world import World, world
@@ -61,15 +60,8 @@ def test_a_sound_fabric_passes_every_trial_both_ways() -> None:
 
 def test_control_goes_over_the_management_and_far_trials_carry_the_label() -> None:
     one = world(PLAN)
-    asked: list[dict[str, Any]] = []
-    probe_run = one.probe_run
-
-    def listening(node: str, request: dict[str, Any]) -> dict[str, Any]:
-        asked.append(request)
-        return probe_run(node, request)
-
-    one.probe_run = listening  # type: ignore[method-assign]
     probed(one)
+    asked = one.asked
     assert {request["peer"] for request in asked} == {f"192.168.1.{11 + i}" for i in range(4)}
     assert [request["flow_label"] for request in asked if "flow_label" in request] == [16383] * 4
 
@@ -153,10 +145,42 @@ def test_a_silent_plane_is_seen() -> None:
     assert {c.subject for c in by_id["plane-share"] if c.verdict is Verdict.FAIL} == {"plane 2"}
 
 
-def test_lost_pings_fail() -> None:
-    by_id, _ = probed(world(PLAN, lost_pings={("spark1", "10.10.0.11")}))
+def test_a_plane_of_a_node_on_which_no_rdma_passes_is_one_finding() -> None:
+    one = world(PLAN, mute={("spark1", "roceP2p1s0f0"), ("spark1", "roceP2p1s0f1")})
+    by_id, verification = probed(one)
+    (root,) = verification.roots
+    assert (root.check.id, root.check.node, root.check.subject) == ("plane-share", "spark1", "plane 2")
+    assert {c.id for c in root.consequences} <= {"bandwidth", "latency", "far", "rule-counter", "forwarded"}
+    # One trial a lane shows it; the neighbours, who have less to carry in that plane, are not blamed.
+    assert [c.verdict for c in by_id["bandwidth"]].count(Verdict.FAIL) == 2
+    assert all("not tried" in c.read for c in by_id["latency"] if c.verdict is Verdict.NOT_PROVEN)
+    assert {c.node for c in by_id["plane-share"] if c.verdict is not Verdict.PASS} == {"spark1"}
+
+
+def test_without_any_ping_nothing_more_is_tried_over_a_cable() -> None:
+    by_id, verification = probed(world(PLAN, lost_pings={("spark1", "10.10.0.11")}))
     (lost,) = [c for c in by_id["ping"] if c.verdict is not Verdict.PASS]
     assert (lost.verdict, lost.node, lost.interface) == (Verdict.FAIL, "spark1", F0)
+    left_out = [c for c in (*by_id["bandwidth"], *by_id["latency"]) if c.verdict is not Verdict.PASS]
+    assert [c.verdict for c in left_out] == [Verdict.NOT_PROVEN] * 4
+    assert all("no ping from spark1 to spark2, plane 1 was answered" in c.read for c in left_out)
+    (root,) = verification.roots
+    assert root.check is lost
+
+
+def test_swapped_cables_are_named_by_whom_the_ports_hear() -> None:
+    """Nobody answers across them, so the kernel has learned nothing: only the frames of the probe tell."""
+    ends = {
+        (path.src, str(PLAN.node(path.dst).at(path.into.port, path.plane).address).partition("/")[0])
+        for path in PLAN.paths
+        if path.direct and "spark1" in (path.src, path.dst)
+    }
+    nobody = {name: neighbours(lambda n: replace(n, mac=None, states=("FAILED",))) for name in DESIRED}
+    _, verification = probed(world(PLAN, nobody, swapped="spark1", lost_pings=ends))
+    (root,) = verification.roots
+    assert (root.check.id, root.check.node, root.check.interface) == ("cable", "spark1", F0)
+    assert "LLDP: spark4" in root.check.read
+    assert {c.id for c in root.consequences} >= {"cable", "ping", "bandwidth", "latency", "far"}
 
 
 def without_perftest(facts: Facts) -> Facts:

@@ -14,6 +14,7 @@ from fabric_plan.checks.probe import backward, frames_of, key, rules_on
 from fabric_plan.checks.scene import Scene
 from fabric_plan.node.document import Facts, Tool
 from fabric_plan.planner.model import Path, Plan
+from fabric_plan.topology.fabric import End
 from fabric_plan.transport.fake import Fake
 from fabric_plan.verify.nodes import Nodes
 from fabric_plan.verify.probe import Probe
@@ -27,7 +28,9 @@ SPEED = {"ib_write_bw": {"BW average[Gb/sec]": 108.6}, "ib_write_lat": {"t_typic
 @dataclass
 class World:
     """The fabric. `counted` are what rose, by (node, counter); `noise` is forwarded by others in each second
-    waited; `untagged` are functions whose marker is dead; `slow` gives other figures by (node, device).
+    waited; `untagged` are functions whose marker is dead; `slow` gives other figures by (node, device); RDMA
+    from or to a `mute` device never arrives; the two cables of the `swapped` node are in each other's port.
+    What was `asked` of perftest's client is kept.
     """
 
     plan: Plan
@@ -39,6 +42,9 @@ class World:
     overflow: tuple[str, str] | None = None
     slow: dict[tuple[str, str], float] = field(default_factory=dict)
     lost_pings: set[tuple[str, str]] = field(default_factory=set)
+    mute: set[tuple[str, str]] = field(default_factory=set)
+    swapped: str | None = None
+    asked: list[dict[str, Any]] = field(default_factory=list)
     late: int = 0
     now: float = 0.0
 
@@ -109,6 +115,34 @@ class World:
             ]
         }
 
+    def probe_cables(self, node: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Each function hears both functions of the port at the far end, and its own twin."""
+        heard = []
+        for planned in self.plan.node(node).functions:
+            if planned.function.netdev not in request["interfaces"]:
+                continue
+            here = End(node, planned.function.port)
+            for end in (here, self.far(here)):
+                heard += [
+                    {"dev": planned.function.netdev, "system": end.node, "port": other.function.netdev}
+                    for other in self.plan.node(end.node).functions
+                    if other.function.port == end.port and other is not planned
+                ]
+        return {"heard": heard, "skipped": {}}
+
+    def far(self, end: End) -> End:
+        """Where the cable in a port leads to, as it is plugged in."""
+
+        def plugged(one: End) -> End:
+            ports = {"f0": "f1", "f1": "f0"}
+            return End(one.node, ports[one.port]) if one.node == self.swapped else one
+
+        for cable in self.plan.fabric.cables:
+            near, far = map(plugged, cable.ends)
+            if end in (near, far):
+                return far if end == near else near
+        raise AssertionError(end)
+
     def probe_serve(self, node: str, request: dict[str, Any]) -> dict[str, Any]:
         """The server ends with its client."""
         return {}
@@ -117,6 +151,11 @@ class World:
         """Send frames there and back, and count them where they pass."""
         self.now += 0.2
         path = self._path(node, request)
+        self.asked.append(request)
+        target = self.plan.node(path.dst).at(path.into.port, path.plane).function
+        if {(path.src, request["device"]), (path.dst, target.rdma)} & self.mute:
+            error = {"id": "perftest", "message": "Completion with error at client"}
+            return {"ok": False, "error": error}
         values = dict(SPEED[request["test"]])
         if (node, request["device"]) in self.slow:
             values = dict.fromkeys(values, self.slow[node, request["device"]])

@@ -15,7 +15,7 @@ from .node import COMMIT_LOCK, CURRENT, GENERATIONS, JOURNAL, STAGE, VAR, Node, 
 from .places import RECOVER, TRIAL_UNITS
 from .refusal import RefusalError
 from .state import State
-from .undo import take_away, undo
+from .undo import recover_back, take_away, undo
 
 LOCK_WAIT_S = 30.0
 REPLAY_LIMIT_S = 75.0
@@ -35,6 +35,7 @@ def commit(node: Node, state: State) -> None:
     try:
         _decide(node, state, entries, journal)
     except (OSError, RefusalError) as error:
+        recover_back(node, state)
         store.remove_tree(node.place(STAGE))
         state.phase = phases.TRIAL
         phases.save(node, state)
@@ -74,19 +75,22 @@ def _decide(node: Node, state: State, entries: tuple[Entry, ...], journal: tuple
             store.write_file(f"{record}/result", f"{COMMITTED_WORD}\n".encode(), 0o600)
             store.write_file(node.place(CURRENT), f"{state.generation}\n".encode(), 0o600)
             return
+        # Who finds it knows whose it is, and so what recover.sh was before, from the first moment on.
+        store.ensure_dir(stage, 0o700)
+        store.write_file(f"{stage}/generation", f"{state.generation}\n".encode(), 0o600)
+        store.sync_dir(node.place(VAR))
+        _install_recover(node, entries)
         bundle.write(stage, journal, fault="commit.file")
         point("commit.list")
-        store.write_file(f"{stage}/generation", f"{state.generation}\n".encode(), 0o600)
         store.sync_dir(stage)
         store.sync_dir(node.place(GENERATIONS))
-        _install_recover(node, entries)
         point("commit.point")
         os.rename(stage, node.place(JOURNAL))  # noqa: PTH104
         store.sync_dir(node.place(VAR))
 
 
 def _install_recover(node: Node, entries: tuple[Entry, ...]) -> None:
-    """Install what finishes or undoes a cut commit, before there is one; `stage` says whose it is."""
+    """Install what finishes or undoes a cut commit, before there is one."""
     for path in RECOVER:
         for entry in entries:
             if entry.path == path and not entry.absent:

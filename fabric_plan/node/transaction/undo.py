@@ -82,7 +82,7 @@ def undo(node: Node, state: State) -> None:
         state.note(
             f"{interface}: the hairpin values of its driver stay as they are; a rollback reloads no driver"
         )
-    problems.attempt("recover.sh", lambda: _recover_back(node, state))
+    problems.attempt("recover.sh", lambda: recover_back(node, state))
     point("undo.recover")
     state.problems = problems.found
     if problems.found:
@@ -156,7 +156,7 @@ def _mesh_again(node: Node, before: set[str], tried: set[str]) -> None:
             node.must(["systemctl", "start", unit], 60, "systemctl")
 
 
-def _recover_back(node: Node, state: State) -> None:
+def recover_back(node: Node, state: State) -> None:
     """Put what finishes a cut commit back as it was: a commit that came to nothing may have installed it."""
     record = node.place(f"{generations.record_path(state.generation)}/before")
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from ..tree import Tree
 from . import commit, execute, fields, generations, rehearse, services, staging, steps, store, undo
 from . import state as phases
 from .faults import point
-from .node import RUN, STATE, Node, uptime_s
+from .node import JOURNAL, RUN, STATE, Node, uptime_s
 from .refusal import RefusalError
 from .state import State
 
@@ -208,7 +209,7 @@ def status(node: Node, request: Mapping[str, Any]) -> Reply:
         if number is None:
             raise
         word = phases.COMMITTED if generations.committed(node, number) else phases.ROLLED_BACK
-        if commit.open_commit(node) and word != phases.COMMITTED:
+        if os.path.lexists(node.place(JOURNAL)) and word != phases.COMMITTED:
             word = phases.COMMITTING
         return {
             "phase": word,

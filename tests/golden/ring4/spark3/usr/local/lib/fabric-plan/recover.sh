@@ -141,6 +141,16 @@ close_journal() {
     rm -rf "$STATE/done" && mv -T "$JOURNAL" "$STATE/done" && sync_path "$STATE" && rm -rf "$STATE/done"
 }
 
+# go_with_the_rest: a commit that removed everything leaves nothing to finish, and nobody else comes to say so after a boot.
+go_with_the_rest() {
+    local list=$STATE/generations/${GENERATION:-0}/after/list own
+    [[ -f $list ]] && ! grep -q '/recover\.sh$' "$list" || return 0
+    own=$ROOT/etc/systemd/system
+    rm -f "$own/sysinit.target.wants/fabric-plan-recover.service" "$own/fabric-plan-recover.service" "$ROOT/usr/local/lib/fabric-plan/recover.sh"
+    say 'removed with the rest'
+    CHANGED+=("${own#"$ROOT"}/fabric-plan-recover.service")
+}
+
 # settle_boot: this boot may have read the old files already: systemd its units, netplan's generator its definitions.
 settle_boot() {
     local path tool netplan='' sysctl='' units=()
@@ -186,6 +196,7 @@ if [[ -d $JOURNAL ]]; then
         say "finishing the commit of generation ${GENERATION:-unknown}"
         carry_out "$JOURNAL" || die "the commit of generation ${GENERATION:-unknown} cannot be finished; its journal stays in $JOURNAL"
         close_journal "$GENERATION" committed || die "the journal $JOURNAL cannot be closed"
+        [[ ${1:-} == --boot ]] && go_with_the_rest
     elif [[ -n $GENERATION ]] && list_whole "$STATE/generations/$GENERATION/before"; then
         warn "the journal of generation $GENERATION is damaged: undoing its commit"
         carry_out "$STATE/generations/$GENERATION/before" || die "the commit of generation $GENERATION cannot be undone; see $STATE"
