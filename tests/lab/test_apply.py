@@ -29,7 +29,8 @@ for f in /sys/class/net/en[pP]*f[01]np[01]; do
   d=${f##*/}; echo "$d $(cat $f/mtu)"; ip -4 -o addr show dev $d | awk '{print $2, $4}'
   tc filter show dev $d ingress
 done
-ip -4 route show table all | grep -v linkdown | sort; iptables -S
+# NetworkManager counts the metric of the management port up in the order in which ports come up at a boot.
+ip -4 route show table all | grep -v linkdown | sed '/dev enP7s7/s/ metric [0-9]*//' | sort; iptables -S
 find /run/netplan /run/sysctl.d /run/systemd/system.control ! -type d 2>/dev/null
 systemctl list-units --no-legend --plain 'fabric-plan-m*' | awk '{print $1, $3}'
 """

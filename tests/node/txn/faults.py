@@ -115,8 +115,8 @@ def timer(world: World, story: Story) -> None:
 
 
 def reboot(world: World, story: Story) -> None:
-    """The power fails, and the node boots. Where that was while recover.sh was being put down, nothing runs at the
-    boot, and what is there waits, in nobody's way, for whoever begins next.
+    """The power fails, and the node boots. Where that was while recover.sh was being put down, nothing runs
+    then, and what is there waits, in nobody's way, for whoever begins next.
     """
     world.reboot()
     if (world.root / "var/lib/fabric-plan/stage").exists():

@@ -141,7 +141,7 @@ close_journal() {
     rm -rf "$STATE/done" && mv -T "$JOURNAL" "$STATE/done" && sync_path "$STATE" && rm -rf "$STATE/done"
 }
 
-# go_with_the_rest: a commit that removed everything leaves nothing to finish, and nobody else comes to say so after a boot.
+# go_with_the_rest: a commit that removed everything leaves nothing to finish.
 go_with_the_rest() {
     local list=$STATE/generations/${GENERATION:-0}/after/list own
     [[ -f $list ]] && ! grep -q '/recover\.sh$' "$list" || return 0
@@ -196,7 +196,7 @@ if [[ -d $JOURNAL ]]; then
         say "finishing the commit of generation ${GENERATION:-unknown}"
         carry_out "$JOURNAL" || die "the commit of generation ${GENERATION:-unknown} cannot be finished; its journal stays in $JOURNAL"
         close_journal "$GENERATION" committed || die "the journal $JOURNAL cannot be closed"
-        [[ ${1:-} == --boot ]] && go_with_the_rest
+        go_with_the_rest
     elif [[ -n $GENERATION ]] && list_whole "$STATE/generations/$GENERATION/before"; then
         warn "the journal of generation $GENERATION is damaged: undoing its commit"
         carry_out "$STATE/generations/$GENERATION/before" || die "the commit of generation $GENERATION cannot be undone; see $STATE"
