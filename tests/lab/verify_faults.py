@@ -195,7 +195,7 @@ def traffic_faults(plan: Plan) -> Iterator[Fault]:
     rule, marker = node.rules[0], node.markers[0]
     dead = on(f"systemctl stop fabric-plan-marker@{marker.rdma}.service")
     yield Fault("dead marker, software forwards", dead, "marker", marker.netdev, words=PROBE)
-    overflow: Act = lambda lab: lab.fault(NODE, "overflow", rule.dev, "50")  # noqa: E731
+    overflow: Act = lambda lab: lab.fault(NODE, "overflow", rule.dev, "200")  # noqa: E731
     yield Fault("queue overflow", overflow, "overflow", rule.dev, words=PROBE)
     devices = ", ".join(f'"{f.function.netdev}"' for f in node.functions if f.function.plane == 2)
     silent = (

@@ -157,6 +157,14 @@ def test_a_plane_of_a_node_on_which_no_rdma_passes_is_one_finding() -> None:
     assert {c.node for c in by_id["plane-share"] if c.verdict is not Verdict.PASS} == {"spark1"}
 
 
+def test_a_bandwidth_of_nothing_is_a_lane_that_is_dead() -> None:
+    by_id, _ = probed(world(PLAN, slow={("spark1", "roceP2p1s0f0"): 0.0}))
+    (failed,) = [c for c in by_id["bandwidth"] if c.verdict is Verdict.FAIL]
+    assert (failed.node, failed.interface, failed.read) == ("spark1", G0, "ib_write_bw moved nothing")
+    left_out = [c for c in by_id["latency"] if c.verdict is not Verdict.PASS]
+    assert {c.node for c in left_out} == {"spark1", "spark2"} and verdicts(left_out) == {Verdict.NOT_PROVEN}
+
+
 def test_without_any_ping_nothing_more_is_tried_over_a_cable() -> None:
     by_id, verification = probed(world(PLAN, lost_pings={("spark1", "10.10.0.11")}))
     (lost,) = [c for c in by_id["ping"] if c.verdict is not Verdict.PASS]
