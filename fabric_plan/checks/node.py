@@ -17,12 +17,7 @@ _GRAPHS = "/etc/fabric-plan/nccl/"
 
 def units_of(view: View) -> list[str]:
     """Return the units that have to be active after a boot."""
-    enabled = [
-        target.rsplit("/", 1)[-1]
-        for path, target in view.want.links
-        if "multi-user" in path and not target.rsplit("/", 1)[-1].startswith("fabric-plan-recover")
-    ]
-    return [*dict.fromkeys(enabled), *(f"fabric-plan-marker@{m.rdma}.service" for m in view.want.markers)]
+    return [*view.want.units, *(f"fabric-plan-marker@{m.rdma}.service" for m in view.want.markers)]
 
 
 def unit_checks(view: View, *, since_boot: bool) -> Iterator[Check]:

@@ -131,6 +131,14 @@ class Desired:
         """Whether the node takes part in hardware forwarding, as relay, sender or neighbour."""
         return self.queue_size is not None
 
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The enabled units that are up after a boot. What finishes a cut commit is none of them: on an
+        ordinary boot its conditions fail.
+        """
+        boot = (target for path, target in self.links if "/multi-user.target.wants/" in path)
+        return tuple(dict.fromkeys(target.rsplit("/", 1)[-1] for target in boot))
+
     def file(self, path: str) -> DesiredFile | None:
         """Return the file at `path`, None where there is to be none."""
         return next((file for file in self.files if file.path == path), None)

@@ -183,11 +183,7 @@ def _units(desired: Desired, facts: Facts) -> Iterator[Change]:
     if facts.units.value is None:
         yield Change(Resource.UNKNOWN, "units", "not readable", "readable")
         return
-    for path, target in desired.links:
-        unit = target.rsplit("/", 1)[-1]
-        # recover.service has nothing to do on an ordinary boot: its conditions fail, and it is inactive then.
-        if unit.startswith("fabric-plan-recover") or "multi-user" not in path:
-            continue
+    for unit in desired.units:
         state = facts.units.value.get(unit)
         if state is None or state.active_state != "active":
             have = "not known" if state is None else f"{state.active_state} ({state.result})"

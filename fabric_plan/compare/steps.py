@@ -142,9 +142,7 @@ def _closing(want: Desired, diff: Diff) -> Iterator[Step]:
     if want.mesh:
         yield Step(StepKind.MESH)
     if StepKind.UNITS in needed:
-        yield Step(
-            StepKind.UNITS, {"start": sorted(path.rsplit("/", 1)[-1] for path, _ in want.links), "stop": []}
-        )
+        yield Step(StepKind.UNITS, {"start": sorted(want.units), "stop": []})
 
 
 def _interfaces(diff: Diff, kind: StepKind) -> list[str]:

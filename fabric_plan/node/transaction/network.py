@@ -27,6 +27,9 @@ DRIVERS_MTU = "1500"
 PROFILES = "/run/NetworkManager/system-connections"
 GENERATORS = ("/usr/libexec/netplan/generate", "/usr/lib/netplan/generate")
 
+# nmcli's exit status where a profile is not there.
+NO_SUCH_PROFILE = 10
+
 # Where what was active before could not be read.
 UNKNOWN = "unknown"
 
@@ -205,10 +208,10 @@ def unload_vanished(node: Node, interface: str) -> None:
         node.run(["nmcli", "connection", "load", node.place(profile_path(interface))], TOOL_LIMIT_S)
 
 
-def restore(node: Node, interface: str, before: object) -> None:
+def restore(node: Node, interface: str, before: object) -> str | None:
     """Bring an interface back to the profile that was active before: a mapping of name and uuid, None where
     there was none. Where that is `UNKNOWN` the profile that netplan writes is the best guess, and without one
-    the interface is left alone. Raises `RefusalError`.
+    the interface is left alone. Return what a person should know of it. Raises `RefusalError`.
     """
     written = node.tree.read_bytes(profile_path(interface), 1) is not None
     if written:
@@ -219,10 +222,22 @@ def restore(node: Node, interface: str, before: object) -> None:
     up = ["nmcli", "--wait", "30", "connection", "up"]
     if isinstance(before, dict):
         by_uuid = node.run([*up, "uuid", before.get("uuid", ""), "ifname", interface], ACTIVATE_LIMIT_S)
-        if by_uuid.status != 0:
-            node.must([*up, "id", before["name"], "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
+        if by_uuid.status == 0:
+            return None
+        argv = [*up, "id", before["name"], "ifname", interface]
+        output = node.run(argv, ACTIVATE_LIMIT_S)
+        if output.status == NO_SUCH_PROFILE:
+            disconnect(node, interface)
+            return (
+                f"{interface}: {before['name']} is gone: NetworkManager had made it by itself, drops such a one "
+                "when a driver is reloaded, and makes it again when it starts"
+            )
+        if output.status != 0:
+            raise RefusalError("nm-up", failure(argv, output))
     elif before == UNKNOWN:
         if written:
             node.must([*up, "id", f"netplan-{interface}", "ifname", interface], ACTIVATE_LIMIT_S, "nm-up")
+        return f"{interface}: its profile before could not be read, look at it: nmcli device"
     else:
         disconnect(node, interface)
+    return None

@@ -67,11 +67,14 @@ def undo(node: Node, state: State) -> None:
     profiles, mtus = state.before.get("profiles", {}), state.before.get("mtus", {})
     for interface in state.interfaces_touched:
         before_it = profiles.get(interface, network.UNKNOWN)
-        problems.attempt(interface, lambda i=interface, b=before_it: network.restore(node, i, b))  # type: ignore[misc]
+
+        def profile(interface: str = interface, before_it: object = before_it) -> None:
+            if said := network.restore(node, interface, before_it):
+                state.note(said)
+
+        problems.attempt(interface, profile)
         if mtu := mtus.get(interface):
             problems.attempt(interface, lambda i=interface, m=mtu: network.set_mtu(node, i, m))  # type: ignore[misc]
-        if before_it == network.UNKNOWN:
-            state.note(f"{interface}: its profile before could not be read, look at it: nmcli device")
     point("undo.interfaces")
     if forward and services.FORWARD in before:
         problems.attempt("forwarding", lambda: _again(node, services.FORWARD, "forward.sh", "start"))

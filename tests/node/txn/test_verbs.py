@@ -227,6 +227,16 @@ def test_the_profile_that_was_active_comes_back(world: World, driver: Driver) ->
     assert F1 not in world.live().active
 
 
+def test_a_profile_that_went_with_the_driver_is_a_note_and_no_problem(world: World, driver: Driver) -> None:
+    world.kernel.profiles["auto"] = {"id": "Wired connection 2", "iface": F0, "addresses": [], "file": None}
+    world.kernel.active[F0] = "auto"
+    driver = in_trial(world)
+    del world.kernel.profiles["auto"]  # NetworkManager's own go when the device goes for a moment
+    (note,) = [note for note in driver.ask("undo")["notes"] if "Wired" in note]
+    assert note.startswith(f"{F0}: Wired connection 2 is gone")
+    assert F0 not in world.live().active and world.live().addresses[F0] == []
+
+
 def test_an_interface_that_only_a_step_names_comes_back_too(world: World, driver: Driver) -> None:
     driver.apply("v1")
     before = Whole.of(world)
