@@ -17,10 +17,12 @@ from hypothesis import given, settings
 from fabric_plan.compare.desired import Desired
 from fabric_plan.compare.diff import diff
 from fabric_plan.compare.model import Change, Resource, StepKind
+from fabric_plan.compare.steps import plan_steps
 from fabric_plan.facts.load import load_facts
 from fabric_plan.node.document import Facts, File, Marker
 from fabric_plan.node.reading import Reading
 from fabric_plan.node.records import Address, Feature, Hairpin, Route, TcRule
+from fabric_plan.node.transaction.places import trial_place
 from tests.facts_builder import desired, live, read, with_file
 from tests.golden_trees import ROOT
 from tests.planner.test_ring4 import planned
@@ -376,3 +378,12 @@ def test_saved_facts_give_the_same_diff() -> None:
 def test_every_plan_matches_its_own_facts(sketch: Sketch) -> None:
     for want in desired(sketch.plan()).values():
         assert changes(want, live(want, mgmt="203.0.113.9")) == ()
+
+
+def test_a_trial_starts_no_unit_whose_file_it_does_not_bring() -> None:
+    """On a node that never had ours every unit is in its trial place, but what only comes with the commit."""
+    none = replace(LIVE, files=read({}), netplan=read({}), units=read({}))
+    steps = plan_steps({"spark1": WANT}, {"spark1": diff(WANT, none)}, {"spark1": none})
+    started = {u for s in steps.closing["spark1"] if s.kind is StepKind.UNITS for u in s.parameters["start"]}
+    assert started >= {"fabric-plan-mesh.service", "fabric-plan-hairpin.service"}
+    assert all(trial_place(f"/etc/systemd/system/{unit}", "/run/trial") for unit in started), started

@@ -229,8 +229,8 @@ def restore(node: Node, interface: str, before: object) -> str | None:
         if output.status == NO_SUCH_PROFILE:
             disconnect(node, interface)
             return (
-                f"{interface}: {before['name']} is gone: NetworkManager had made it by itself, drops such a one "
-                "when a driver is reloaded, and makes it again when it starts"
+                f"{interface}: {before['name']} is gone: NetworkManager had made it by itself, drops it when "
+                "a driver is reloaded, and makes it again when it starts"
             )
         if output.status != 0:
             raise RefusalError("nm-up", failure(argv, output))
