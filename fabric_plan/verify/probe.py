@@ -38,7 +38,8 @@ from fabric_plan.transport.hearing import hear
 from fabric_plan.verify.nodes import Nodes
 
 PING_COUNT = 3
-BANDWIDTH = {"test": "ib_write_bw", "size": 65536, "seconds": 2}
+BANDWIDTH = {"test": "ib_write_bw", "size": 65536}
+BANDWIDTH_S = 2
 LATENCY = {"test": "ib_write_lat", "size": 2, "iterations": 200}
 FAR = {"test": "ib_write_lat", "size": 61440, "iterations": 100}
 
@@ -83,7 +84,7 @@ class Probe:
         trials = [*pings]
         timed = 0.0
         for number, path in enumerate(direct):
-            for kind, options in ((Kind.BANDWIDTH, BANDWIDTH), (Kind.LATENCY, LATENCY)):
+            for kind, options in ((Kind.BANDWIDTH, self._bandwidth(path)), (Kind.LATENCY, LATENCY)):
                 began = self.clock()
                 trials.append(self._trial(kind, path, options, addresses, 2 * number))
                 timed = max(timed, self.clock() - began) if kind is Kind.LATENCY else timed
@@ -118,6 +119,10 @@ class Probe:
         patience = max(map(self.nodes.patience, functions), default=1.0)
         found = hear(self.nodes.call, functions, patience)
         return {name: one.heard for name, one in found.items() if not isinstance(one, FabricPlanError)}
+
+    def _bandwidth(self, path: Path) -> dict[str, Any]:
+        messages = self.plan.fabric.node(path.src).hardware.bandwidth_messages
+        return {**BANDWIDTH, **({"iterations": messages} if messages else {"seconds": BANDWIDTH_S})}
 
     def _both(self, path: Path) -> bool:
         return path.src in self.facts and path.dst in self.facts
