@@ -70,9 +70,8 @@ class GraphSpeeds(_Role):
 class Hardware(_Role):
     """A kind of host: its ports, its management port, its required NIC profile.
 
-    `patience` multiplies the time limits of what is asked of such a host, for one that is emulated. A probe's
-    bandwidth is that of `bandwidth_messages`; without them that of a given time, in which a slow host may
-    finish none.
+    `patience` multiplies the time limits of what is asked of such a host, for one that is emulated.
+    `bandwidth_s` is for how many seconds a probe sends for one figure; a slow host has to finish something in it.
     """
 
     hardware: str
@@ -82,7 +81,7 @@ class Hardware(_Role):
     profile: Profile
     floors: Floors
     patience: Annotated[float, Field(ge=1, le=50)] = 1
-    bandwidth_messages: Annotated[int, Field(ge=5, le=1_000_000)] | None = None
+    bandwidth_s: Annotated[int, Field(ge=1, le=20)] = 2
     graph: GraphSpeeds
 
     def port_named(self, spelling: str) -> str | None:

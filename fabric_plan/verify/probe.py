@@ -39,7 +39,6 @@ from fabric_plan.verify.nodes import Nodes
 
 PING_COUNT = 3
 BANDWIDTH = {"test": "ib_write_bw", "size": 65536}
-BANDWIDTH_S = 2
 LATENCY = {"test": "ib_write_lat", "size": 2, "iterations": 200}
 FAR = {"test": "ib_write_lat", "size": 61440, "iterations": 100}
 
@@ -121,8 +120,7 @@ class Probe:
         return {name: one.heard for name, one in found.items() if not isinstance(one, FabricPlanError)}
 
     def _bandwidth(self, path: Path) -> dict[str, Any]:
-        messages = self.plan.fabric.node(path.src).hardware.bandwidth_messages
-        return {**BANDWIDTH, **({"iterations": messages} if messages else {"seconds": BANDWIDTH_S})}
+        return {**BANDWIDTH, "seconds": self.plan.fabric.node(path.src).hardware.bandwidth_s}
 
     def _both(self, path: Path) -> bool:
         return path.src in self.facts and path.dst in self.facts

@@ -66,20 +66,17 @@ def test_control_goes_over_the_management_and_far_trials_carry_the_label() -> No
     assert [request["flow_label"] for request in asked if "flow_label" in request] == [16383] * 4
 
 
-@pytest.mark.parametrize(("messages", "asked"), [(None, {"seconds": 2}), (50, {"iterations": 50})])
-def test_a_slow_kind_of_host_is_given_messages_and_no_time(
-    messages: int | None, asked: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("seconds", [2, 7])
+def test_bandwidth_is_that_of_as_many_seconds_as_the_hardware_role_says(seconds: int) -> None:
     nodes = tuple(
-        replace(node, hardware=node.hardware.model_copy(update={"bandwidth_messages": messages}))
+        replace(node, hardware=node.hardware.model_copy(update={"bandwidth_s": seconds}))
         for node in PLAN.fabric.nodes
     )
     one = world(replace(PLAN, fabric=replace(PLAN.fabric, nodes=nodes)))
     probed(one)
     given = [request for request in one.asked if request["test"] == "ib_write_bw"]
     assert len(given) == 16
-    keys = ("seconds", "iterations")
-    assert all({key: request[key] for key in keys if key in request} == asked for request in given)
+    assert all(request["seconds"] == seconds for request in given)
 
 
 def test_a_dead_marker_with_software_forwarding_is_the_root() -> None:
