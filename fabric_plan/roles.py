@@ -71,7 +71,8 @@ class Hardware(_Role):
     """A kind of host: its ports, its management port, its required NIC profile.
 
     `patience` multiplies the time limits of what is asked of such a host, for one that is emulated.
-    `bandwidth_s` is for how many seconds a probe sends for one figure; a slow host has to finish something in it.
+    `bandwidth_s` is for how many seconds a probe sends for one figure; a slow host has to get something done
+    in it.
     """
 
     hardware: str
