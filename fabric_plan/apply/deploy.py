@@ -21,7 +21,7 @@ from fabric_plan.compare.model import Change, Diff
 from fabric_plan.compare.preflight import Finding, Severity, preflight
 from fabric_plan.compare.steps import FabricSteps, StagedFile, files_to_stage, plan_steps
 from fabric_plan.compare.takeover import move_aside, take_over
-from fabric_plan.errors import FabricPlanError, NodeError, RefusalError
+from fabric_plan.errors import FabricPlanError, NodeError, RefusalError, TransportError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts
 from fabric_plan.transport.base import Target, Transport, begin_each, each
@@ -206,11 +206,11 @@ class Deployment:
     def _rdma_in_use(self) -> list[str]:
         """Return who uses RDMA on any node of the fabric; a node that cannot be read counts as in use."""
         users = []
-        for name, reply in each(self.sessions, lambda session: session.call("rdma-use", {})).items():
-            if isinstance(reply, FabricPlanError):
-                users.append(f"{name} cannot be read ({reply.message})")
-            elif reply.get("reasons") != []:
-                users.append(f"{name}: {', '.join(str(reason) for reason in reply['reasons'][:3])}")
+        for name, reasons in each(self.sessions, lambda session: session.rdma_use()).items():
+            if isinstance(reasons, FabricPlanError):
+                users.append(f"{name} cannot be read ({reasons.message})")
+            elif reasons:
+                users.append(f"{name}: {', '.join(reasons[:3])}")
         return users
 
     def _settled(self) -> dict[str, str]:
@@ -218,7 +218,13 @@ class Deployment:
         patience = max(target.patience for target in self.targets.values())
         deadline = time.monotonic() + SETTLE_S * patience
         while True:
-            facts = _facts(self._begin_to_collect()())
+            try:
+                facts = _facts(self._begin_to_collect()())
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
+                continue
             left = {name: live_changes(diff(want, facts[name])) for name, want in self.desired.items()}
             wrong = {
                 name: "; ".join(_words(change) for change in found[:3])
@@ -258,7 +264,11 @@ def collect(session: Session, interfaces: Sequence[str], paths: Sequence[str] = 
     if session.connection is None:
         session.connection = session.transport.connect(session.target)
     request, limit_s = question(session.target, interfaces, paths=paths)
-    document = session.connection.call("collect", request, limit_s=limit_s)
+    try:
+        document = session.connection.call("collect", request, limit_s=limit_s)
+    except TransportError:
+        session.drop()
+        raise
     return facts_of(document, node=session.target.name)
 
 

@@ -37,6 +37,7 @@ STEP_LIMIT_S = 150.0
 # for a confirmation.
 RENEW_AFTER_S = 10.0
 RENEW_PART = 1 / 6
+REACH_PART = 1 / 3
 
 
 @dataclass(slots=True)
@@ -86,6 +87,26 @@ class Session:
         except TransportError:
             return self.call(verb, request)
 
+    def _insist(
+        self, verb: str, request: Mapping[str, Any], deadline: float, limit_s: float = CALL_LIMIT_S
+    ) -> dict[str, Any]:
+        """Call a verb that may be repeated, over fresh connections where they break, until `deadline`
+        (monotonic seconds).
+        """
+        while True:
+            try:
+                return self.call(verb, request, limit_s)
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
+
+    def _reach(self) -> float:
+        """Return until when (monotonic seconds) a node in its trial may be out of reach: all timers have
+        time left then.
+        """
+        return time.monotonic() + self.confirm_s * REACH_PART
+
     def drop(self) -> None:
         """Forget the connection, so that the next call makes a fresh one."""
         if self.connection is not None:
@@ -119,8 +140,15 @@ class Session:
         fresh_s = min(RENEW_AFTER_S * self.target.patience, RENEW_PART * self.confirm_s)
         if time.monotonic() - self.renewed_s <= fresh_s:
             return
-        self._call_twice("renew", {"token": self.token, "lease_s": self.confirm_s})
+        self._insist("renew", {"token": self.token, "lease_s": self.confirm_s}, self._reach())
         self.renewed_s = time.monotonic()
+
+    def rdma_use(self) -> list[str]:
+        """Return who uses RDMA on this node."""
+        reasons = self._insist("rdma-use", {}, self._reach()).get("reasons")
+        if not isinstance(reasons, list):
+            raise NodeError("the answer makes no sense", where=self.target.name)
+        return [str(reason) for reason in reasons]
 
     def stage(self, files: Sequence[StagedFile], sysctls: Sequence[str], interfaces: Sequence[str]) -> None:
         """Hand the new files over; they are kept where a reboot forgets them."""
@@ -197,13 +225,7 @@ class Session:
         """Ask for the status, over a new connection where the old one broke, until `deadline` (monotonic
         seconds). The node may take `wait_s` seconds for steps that run.
         """
-        while True:
-            try:
-                return self.call("status", {"token": self.token, "wait_s": wait_s})
-            except TransportError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_S)
+        return self._insist("status", {"token": self.token, "wait_s": wait_s}, deadline)
 
     def _keep_notes(self, status: Mapping[str, Any]) -> None:
         self.notes.extend(str(note) for note in status.get("notes", []) if str(note) not in self.notes)
@@ -211,34 +233,17 @@ class Session:
     def reconnect(self) -> None:
         """Prove that the node can still be reached: a fresh connection, never judged on one look."""
         self.drop()
-        self._status(time.monotonic() + self.confirm_s / 3)
+        self._status(self._reach())
 
     def confirm(self) -> None:
         """Commit the trial. Repeats the question where the answer got lost: a node that has committed says so
         again.
         """
-        deadline = time.monotonic() + self.confirm_s / 3
-        while True:
-            try:
-                self.call("confirm", {"token": self.token}, COMMIT_LIMIT_S)
-                return
-            except TransportError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_S)
+        self._insist("confirm", {"token": self.token}, self._reach(), COMMIT_LIMIT_S)
 
     def undo(self) -> None:
         """Take the trial back now."""
-        deadline = time.monotonic() + self.confirm_s / 3
-        while True:
-            try:
-                reply = self.call("undo", {"token": self.token}, COMMIT_LIMIT_S)
-                self._keep_notes(reply)
-                return
-            except TransportError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_S)
+        self._keep_notes(self._insist("undo", {"token": self.token}, self._reach(), COMMIT_LIMIT_S))
 
     def release(self) -> None:
         """Give the lease back and close; a node that cannot be told lets it run out."""

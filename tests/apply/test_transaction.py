@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -17,7 +18,7 @@ from fabric_plan.apply.deploy import Deployment, Findings, Options
 from fabric_plan.apply.ends import End, Report
 from fabric_plan.apply.observer import Observer
 from fabric_plan.compare.model import StepKind
-from fabric_plan.errors import FabricPlanError, RefusalError
+from fabric_plan.errors import FabricPlanError, RefusalError, TransportError
 from fabric_plan.facts.load import facts_of
 from fabric_plan.node.document import Facts, Usage
 from fabric_plan.transport.base import Target
@@ -108,6 +109,27 @@ def test_a_slow_kind_of_host_is_given_time(monkeypatch: pytest.MonkeyPatch) -> N
     one.targets = {name: replace(target, patience=8.0) for name, target in one.targets.items()}
     assert one.run().ok
     assert asked["collect"] == {160.0} and asked["stage"] == {480.0}
+
+
+@pytest.mark.parametrize("verb", ["renew", "rdma-use", "status", "confirm", "collect"])
+def test_a_node_out_of_reach_for_a_while_stops_nothing(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tries in a row fail, from the second question on: for the first facts nobody waits."""
+    monkeypatch.setattr(session, "RENEW_AFTER_S", -1.0)
+    monkeypatch.setattr(session, "RENEW_PART", 0.0)
+    fabric = FakeFabric(SMALL)
+    seen = Counter[str]()
+    answer = FakeConnection.call
+
+    def call(self: FakeConnection, asked: str, request: dict[str, object], *, limit_s: float) -> object:
+        if (self.target.name, asked) == (NODES[0], verb):
+            seen[asked] += 1
+            if seen[asked] in (2, 3, 4) or (verb == "confirm" and seen[asked] == 1):
+                raise TransportError("the connection is dead", where=self.target.name)
+        return answer(self, asked, request, limit_s=limit_s)
+
+    monkeypatch.setattr(FakeConnection, "call", call)
+    report = deployment(fabric).run()
+    assert seen[verb] > 4 and report.ok, (seen, report.ends)
 
 
 def test_disruptive_steps_run_one_at_a_time_and_reloads_after_addresses() -> None:
