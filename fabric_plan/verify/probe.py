@@ -104,7 +104,7 @@ class Probe:
         spent = self.clock() - began
         after, far_window = self._settled(before_far, reached, spent)
         run = ProbeRun((*trials, *reached), direct_window, idle, far_window)
-        after = {name: with_heard(facts, heard.get(name, ())) for name, facts in after.items()}
+        after = {name: _with_heard(facts, heard.get(name, ())) for name, facts in after.items()}
         return tuple(probe_checks(self.plan, run)), after
 
     def _hear(self) -> dict[str, tuple[LldpNeighbour, ...]]:
@@ -265,7 +265,7 @@ def _pinged(path: Path, result: Mapping[str, Any]) -> Trial:
     return Trial(Kind.PING, path, error=words, error_id="ping" if received else UNANSWERED)
 
 
-def with_heard(facts: Facts, heard: tuple[LldpNeighbour, ...]) -> Facts:
+def _with_heard(facts: Facts, heard: tuple[LldpNeighbour, ...]) -> Facts:
     """Return facts with neighbours that were heard besides those that lldpd knows."""
     known = facts.lldp
     return replace(facts, lldp=Reading((*(known.value or ()), *heard), known.unread)) if heard else facts

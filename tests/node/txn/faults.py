@@ -120,7 +120,8 @@ def reboot(world: World, story: Story) -> None:
     """
     world.reboot()
     if (world.root / "var/lib/fabric-plan/stage").exists():
-        assert not (world.root / f".{RECOVER[-1]}").exists()
+        # The link leads out of the test's root, so it is asked for itself and not for what it leads to.
+        assert not (world.root / f".{RECOVER[-1]}").is_symlink()
         next_begin(world, story)
 
 
