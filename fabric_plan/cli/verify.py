@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="send bounded traffic besides: pings, perftest between neighbours and to far nodes",
+        help="send bounded traffic besides: LLDP, pings, perftest between neighbours and to far nodes",
     )
     parser.add_argument("--probe-busy", action="store_true", help="probe although RDMA is in use")
     parser.add_argument("--junit", metavar="FILE", help="the checks as JUnit XML besides")
