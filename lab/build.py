@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shlex
 import shutil
 import tarfile
 import tempfile
@@ -193,7 +194,7 @@ def _make_rootfs(out: Path) -> None:
         out,
         _packages("packages.txt"),
         "--variant=minbase",
-        f"--customize-hook=copy-in {IMAGE / 'customize.sh'} /tmp",
+        f"--customize-hook=copy-in {shlex.quote(str(IMAGE / 'customize.sh'))} /tmp",
         '--customize-hook=chroot "$1" /tmp/customize.sh',
         '--customize-hook=rm "$1/tmp/customize.sh"',
     )
@@ -228,7 +229,10 @@ def _make_initramfs(out: Path, toolchain: Path, modules: Path) -> None:
         names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
         archive = out.with_suffix(".cpio")
         host.run(
-            ["sh", "-c", f"cpio -o -H newc --quiet -R 0:0 > {archive}"], seconds=60, text=names, cwd=root
+            ["sh", "-c", f"cpio -o -H newc --quiet -R 0:0 > {shlex.quote(str(archive))}"],
+            seconds=60,
+            text=names,
+            cwd=root,
         )
         out.write_bytes(gzip.compress(archive.read_bytes(), 1, mtime=0))
 
@@ -263,7 +267,8 @@ def _make_image(out: Path, toolchain: Path, module: Path, rootfs: Path) -> None:
     _make_initramfs(out / "initramfs", toolchain, modules_root / "lib/modules" / release)
     (work / "overlay.tar").write_bytes(_overlay(modules_root, IMAGE / "files"))
     script = (
-        f"set -e; mkdir root; tar -xpf {rootfs} -C root --numeric-owner --exclude='./dev/*'; "
+        "set -e; mkdir root; "
+        f"tar -xpf {shlex.quote(str(rootfs))} -C root --numeric-owner --exclude='./dev/*'; "
         "tar -xpf overlay.tar -C root --numeric-owner; "
         f"truncate -s {IMAGE_MIB}M out/disk.raw; "
         "mke2fs -q -F -t ext4 -O ^has_journal -d root out/disk.raw; rm -rf root"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -96,7 +97,7 @@ def _status(lab: driver.Lab, as_json: bool) -> ExitCode:
         {
             "node": m.node.name,
             "up": m.pid() is not None,
-            "ssh": f"ssh -F {lab.run_dir}/ssh_config {m.node.name}",
+            "ssh": f"ssh -F {shlex.quote(str(lab.run_dir / 'ssh_config'))} root@{m.node.name}",
             "port": m.ssh_port,
         }
         for m in lab.machines()
@@ -131,7 +132,10 @@ def _fault(lab: driver.Lab, args: argparse.Namespace) -> ExitCode:
         case _:
             if not args.target:
                 raise LabError(f"`{args.fault}` is set on a {known.scope}: name one")
-            lab.fault(args.node, args.fault, args.target, args.value or known.off, at_boot=args.at_boot)
+            value = args.value or known.off
+            if not value:
+                raise LabError(f"`{args.fault}` takes a value: {known.values}")
+            lab.fault(args.node, args.fault, args.target, value, at_boot=args.at_boot)
     return ExitCode.OK
 
 

@@ -23,11 +23,15 @@ from lab.build import Artifacts, build, digest
 from lab.errors import LabError, LabUnavailableError
 from lab.machine import Machine
 from lab.remote import MEMORY_MIB, Remote, public_part
-from lab.spec import PORTS, Function, LabSpec, Node
+from lab.spec import PORTS, LabSpec
 from lab.switch import READY, WIRING
 from lab.waiting import wait_for
 
 SPARE_MEMORY_MIB = 1024
+# what a node writes beside its image: its kept states, and what it changes while it runs
+DISK_MIB = 600
+# the longest that another lab may build, in seconds
+BUILD_S = 2400
 FIRST_SSH_PORT = 22101
 STATE = "lab.json"
 CLEAN = "clean"
@@ -42,6 +46,8 @@ class Lab(Remote):
 
     saves: Path
     boot_faults: dict[str, dict[str, str]] = field(default_factory=dict)
+    swapped: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Cards that are not the spec's: node, PCI address, MAC."""
 
     # ---------------------------------------------------------- the set
 
@@ -64,6 +70,7 @@ class Lab(Remote):
             saves=Path(state["saves"]),
             ports=tuple(state["ports"]),
             boot_faults=state["boot_faults"],
+            swapped=state["swapped"],
         )
 
     def _remember(self) -> None:
@@ -74,8 +81,9 @@ class Lab(Remote):
             "saves": str(self.saves),
             "ports": list(self.ports),
             "boot_faults": self.boot_faults,
+            "swapped": self.swapped,
         }
-        (self.run_dir / STATE).write_text(json.dumps(document, indent=1))
+        host.replace_text(self.run_dir / STATE, json.dumps(document, indent=1))
 
     # ------------------------------------------------------- preparation
 
@@ -83,8 +91,12 @@ class Lab(Remote):
         """Write the table that the node's next boot reads."""
         authorized = public_part(self.client_key()).read_text()
         node_faults = self.boot_faults.get(name, {})
+        planned, macs = self.spec.node(name), self.swapped.get(name, {})
+        node = replace(
+            planned, functions=tuple(replace(f, mac=macs.get(f.pci, f.mac)) for f in planned.functions)
+        )
         content = hardware.table(
-            self.spec.node(name), host_key=self.host_key(name), authorized=authorized, faults=node_faults
+            node, host_key=self.host_key(name), authorized=authorized, faults=node_faults
         )
         disk = self.machine(name).hardware
         with disk.open("r+b" if disk.exists() else "w+b") as file:  # in place: a running QEMU has it open
@@ -108,7 +120,7 @@ class Lab(Remote):
         return {"cables": cables, "lan": [s[kind] for s in sockets.values() for kind in ("lan", "gw")]}
 
     def _start_switch(self) -> None:
-        (self.run_dir / WIRING).write_text(json.dumps(self._wiring()))
+        host.replace_text(self.run_dir / WIRING, json.dumps(self._wiring()))
         # the sockets of a lab before may still lie there: only the switch knows when it listens
         ready = self.run_dir / READY
         ready.unlink(missing_ok=True)
@@ -132,7 +144,7 @@ class Lab(Remote):
 
     def _plug(self, wiring: dict[str, Any]) -> None:
         """Change the wiring while it works."""
-        (self.run_dir / WIRING).write_text(json.dumps(wiring))
+        host.replace_text(self.run_dir / WIRING, json.dumps(wiring))
         if pid := self._switch():
             os.kill(pid, signal.SIGHUP)
 
@@ -172,8 +184,12 @@ class Lab(Remote):
         return (self.saves / state / "complete").exists()
 
     def save(self, state: str = CLEAN) -> None:
-        """Keep the running nodes as a state that `restore` returns to. Ends them."""
-        kept = self.saves / state
+        """Keep the running nodes as a state that `restore` returns to. Ends them.
+
+        A state of that name is replaced once the new one is whole: until then the nodes' disks stand on it.
+        """
+        final = self.saves / state
+        kept = final.with_name(f"{state}.{os.getpid()}.new")
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
         self.each(lambda name: self.ssh(name, "sync; echo 3 > /proc/sys/vm/drop_caches"))
@@ -193,6 +209,8 @@ class Lab(Remote):
             for path in (machine.hardware, key, public_part(key)):
                 shutil.copy(path, kept)
         (kept / "complete").touch()
+        shutil.rmtree(final, ignore_errors=True)
+        kept.rename(final)
 
     def restore(self, state: str = CLEAN) -> None:
         """Return every node to a kept state, whatever it is in now."""
@@ -201,6 +219,7 @@ class Lab(Remote):
         kept = self.saves / state
         self.drop_connections()
         self.boot_faults.clear()
+        self.swapped.clear()
         self._plug(self._wiring())
         for machine in self.machines():
             machine.stop()
@@ -257,25 +276,14 @@ class Lab(Remote):
         self.wait_ready(name)
 
     def nic_swap(self, name: str, macs: Mapping[str, str]) -> None:
-        """Power off, give functions (by PCI address) other MACs, power on. Lasts until `restore` has been
-        followed by a new boot.
-        """
-
-        def swapped(function: Function) -> Function:
-            return replace(function, mac=macs.get(function.pci, function.mac))
-
-        def node_now(node: Node) -> Node:
-            return (
-                replace(node, functions=tuple(swapped(f) for f in node.functions))
-                if node.name == name
-                else node
-            )
-
+        """Power off, give functions (by PCI address) other MACs, power on. Lasts until `restore`."""
+        there = [function.pci for function in self.spec.node(name).functions]
+        if unknown := sorted(set(macs) - set(there)):
+            raise LabError(f"{name} has no function {', '.join(unknown)}", hint=f"it has {', '.join(there)}")
         self.power_off(name)
-        planned = self.spec
-        self.spec = replace(planned, nodes=tuple(node_now(node) for node in planned.nodes))
+        self.swapped.setdefault(name, {}).update(macs)
         self.write_hardware(name)
-        self.spec = planned  # the plan does not know of it: that is the fault
+        self._remember()
         self.power_on(name)
 
     def cable_swap(self, name: str) -> None:
@@ -312,29 +320,43 @@ def _free_ports(count: int) -> tuple[int, ...]:
     raise LabError("no free ports on 127.0.0.1")
 
 
-def check_memory(spec: LabSpec) -> None:
-    """LabUnavailableError unless the nodes fit into memory."""
-    need, have = len(spec.nodes) * MEMORY_MIB + SPARE_MEMORY_MIB, host.free_memory_mib()
+def check_room(spec: LabSpec, *directories: Path) -> None:
+    """LabUnavailableError unless the nodes fit into memory, and what they write onto the disks."""
+    nodes = len(spec.nodes)
+    need, have = nodes * MEMORY_MIB + SPARE_MEMORY_MIB, host.free_memory_mib()
     if have < need:
-        raise LabUnavailableError(f"{len(spec.nodes)} nodes need {need} MiB of memory, {have} MiB are free")
+        raise LabUnavailableError(f"{nodes} nodes need {need} MiB of memory, {have} MiB are free")
+    for directory in directories:
+        need, have = nodes * DISK_MIB, shutil.disk_usage(directory).free >> 20
+        if have < need:
+            raise LabUnavailableError(f"{nodes} nodes need {need} MiB in {directory}, {have} MiB are free")
 
 
 def start(spec: LabSpec, *, accelerator: str | None = None, run_dir: Path | None = None) -> Lab:
     """Build what is missing and bring this lab up. LabError when another is up."""
-    directory = run_dir or host.run_dir()
-    if (directory / STATE).exists():
-        raise LabError("a lab is up already", hint="fabric-plan lab down")
-    cache = host.cache_dir()
-    artifacts = build(cache)
-    check_memory(spec)
-    chosen = accelerator or choose(artifacts)
-    made_by = digest([Path(__file__).read_bytes(), Path(__file__).with_name("machine.py").read_bytes()])
-    saves = cache / "saves" / f"{artifacts.digest}-{spec.digest()[:16]}-{chosen}-{made_by[:8]}"
-    ports = _free_ports(len(spec.nodes))
-    lab = Lab(spec=spec, artifacts=artifacts, accelerator=chosen, run_dir=directory, saves=saves, ports=ports)
-    try:
-        lab.up()
-    except BaseException:
-        lab.down()
-        raise
-    return lab
+    directory, cache = run_dir or host.run_dir(), host.cache_dir()
+    with host.sole(directory / "lock", seconds=5):
+        if (directory / STATE).exists():
+            raise LabError("a lab is up already", hint="fabric-plan lab down")
+        with host.sole(cache / "lock", seconds=BUILD_S):
+            artifacts = build(cache)
+        check_room(spec, directory, cache)
+        chosen = accelerator or choose(artifacts)
+        saves = cache / "saves" / _state_key(spec, artifacts, chosen)
+        ports = _free_ports(len(spec.nodes))
+        lab = Lab(
+            spec=spec, artifacts=artifacts, accelerator=chosen, run_dir=directory, saves=saves, ports=ports
+        )
+        try:
+            lab.up()
+        except BaseException:
+            lab.down()
+            raise
+        return lab
+
+
+def _state_key(spec: LabSpec, artifacts: Artifacts, accelerator: str) -> str:
+    """What a kept state hangs on: another image, machine or QEMU could not resume it."""
+    sources = (Path(__file__), *(Path(__file__).with_name(name) for name in ("machine.py", "remote.py")))
+    made_by = digest([*(source.read_bytes() for source in sources), host.qemu_version()])
+    return f"{artifacts.digest}-{spec.digest()[:16]}-{accelerator}-{made_by[:8]}"

@@ -58,7 +58,7 @@ FAULTS: Mapping[str, Fault] = {
         Scope.PORT,
         "0 pulls, 1 plugs",
         "1",
-        "the port loses its link at once, the far end a few seconds later",
+        "the port and the far end lose their link, and get it back",
     ),
     "power-cut": Fault(Scope.NODE, "", "", "the machine is reset without warning and boots again"),
     "power-off": Fault(Scope.NODE, "", "", "the machine is off until power-on"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import LabError, LabUnavailableError
+from lab.waiting import wait_for
 
 # program -> Debian and Ubuntu package
 PROGRAMS: Mapping[str, str] = {
@@ -25,7 +27,10 @@ PROGRAMS: Mapping[str, str] = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
-FAKEROOT = ("fakeroot", "fakeroot")
+# What an ordinary user needs beside.
+UNPRIVILEGED: Mapping[str, str] = {"fakeroot": "fakeroot", "newuidmap": "uidmap"}
+# The suite's keys: Debian has them, Ubuntu only with this package.
+KEYRING = (Path("/usr/share/keyrings/debian-archive-keyring.gpg"), "debian-archive-keyring")
 MIN_QEMU = (7, 2)  # the first with datagram netdevs over unix sockets
 SBIN = "/usr/sbin:/sbin"
 
@@ -50,7 +55,7 @@ def run(
     try:
         done = subprocess.run(
             words,
-            input=text,
+            input=text or "",
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -62,12 +67,18 @@ def run(
         raise LabUnavailableError(
             f"no program `{words[0]}` here", hint="`make lab` installs what the lab needs"
         ) from None
-    except subprocess.TimeoutExpired:
-        raise LabError(f"`{words[0]}` did not end within {seconds:.0f} s") from None
+    except subprocess.TimeoutExpired as error:
+        said = (
+            error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        )
+        raise LabError(f"`{words[0]}` did not end within {seconds:.0f} s\n{_tail(said)}") from None
     if done.returncode:
-        tail = "\n".join(done.stdout.splitlines()[-25:])
-        raise LabError(f"`{' '.join(words)[:200]}` ended with {done.returncode}\n{tail}")
+        raise LabError(f"`{' '.join(words)[:200]}` ended with {done.returncode}\n{_tail(done.stdout)}")
     return done.stdout
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-25:])
 
 
 # Processes that outlive what started them; held here so that nothing complains that they still run.
@@ -106,8 +117,10 @@ def is_root() -> bool:
 
 def missing_packages() -> list[str]:
     """Return the packages of the programs that are not here."""
-    wanted = dict(PROGRAMS) if is_root() else {**PROGRAMS, FAKEROOT[0]: FAKEROOT[1]}
-    return sorted({package for program, package in wanted.items() if not find(program)})
+    wanted = PROGRAMS if is_root() else {**PROGRAMS, **UNPRIVILEGED}
+    missing = {package for program, package in wanted.items() if not find(program)}
+    keyring, package = KEYRING
+    return sorted(missing if keyring.exists() else {*missing, package})
 
 
 def install_packages() -> None:
@@ -126,15 +139,30 @@ def install_packages() -> None:
                 hint=f"sudo apt-get install {names}",
             )
         with stage(f"host packages ({names})"):
-            run([*sudo, "apt-get", "update", "-qq"], seconds=300)
-            run([*sudo, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], seconds=600)
+            # nobody is there to answer a question, and another apt may be at work
+            apt = [
+                *sudo,
+                "env",
+                "DEBIAN_FRONTEND=noninteractive",
+                "apt-get",
+                "-qq",
+                "-o",
+                "DPkg::Lock::Timeout=120",
+            ]
+            run([*apt, "update"], seconds=300)
+            run([*apt, "install", "-y", "--no-install-recommends", *missing], seconds=600)
     check_qemu()
+
+
+def qemu_version() -> str:
+    """The version of the QEMU that is here."""
+    words = run(["qemu-system-x86_64", "--version"], seconds=20).split()
+    return words[3] if len(words) > 3 else "0.0"
 
 
 def check_qemu() -> None:
     """LabUnavailableError unless a QEMU new enough is here."""
-    words = run(["qemu-system-x86_64", "--version"], seconds=20).split()
-    version = words[3] if len(words) > 3 else "0.0"
+    version = qemu_version()
     if tuple(int(part) for part in version.split(".")[:2]) < MIN_QEMU:
         raise LabUnavailableError(
             f"QEMU {version} is too old", hint="the lab needs 7.2 (Debian 12, Ubuntu 24.04) or later"
@@ -158,6 +186,28 @@ def free_memory_mib() -> int:
     return 0
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old text or the new one, even when this process is killed."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+@contextlib.contextmanager
+def sole(path: Path, *, seconds: float) -> Iterator[None]:
+    """Hold the lock file `path`; LabError when another process has held it for `seconds`."""
+
+    def taken() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    with path.open("a") as file:
+        wait_for(f"another lab's work to end ({path})", taken, seconds=seconds)
+        yield
+
+
 def cache_dir() -> Path:
     """Where built images are kept: $FABRIC_PLAN_LAB_CACHE, or ~/.cache/fabric-plan/lab."""
     named = os.environ.get("FABRIC_PLAN_LAB_CACHE")
@@ -171,15 +221,10 @@ def cache_dir() -> Path:
 
 
 def run_dir() -> Path:
-    """Where a running lab lives: $FABRIC_PLAN_LAB_RUN, or a short private directory (unix socket names are
-    short).
+    """Where a running lab lives: $FABRIC_PLAN_LAB_RUN, or a private directory: on a disk, for the nodes'
+    disks lie there, and with a short name, for those of unix sockets are.
     """
-    named = os.environ.get("FABRIC_PLAN_LAB_RUN")
-    path = (
-        Path(named)
-        if named
-        else Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"fabric-plan-lab-{os.getuid()}"
-    )
+    path = Path(os.environ.get("FABRIC_PLAN_LAB_RUN") or f"/var/tmp/fabric-plan-lab-{os.getuid()}")
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.stat().st_uid != os.getuid():
         raise LabError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Sequence
@@ -133,7 +134,7 @@ class Machine:
         """Start QEMU: a cold boot, or the resumption of a saved state."""
         (self.run_dir / f"{self.node.name}.qmp").unlink(missing_ok=True)
         self.console.unlink(missing_ok=True)
-        incoming = ["-incoming", f"exec:cat {saved}"] if saved else []
+        incoming = ["-incoming", f"exec:cat {shlex.quote(str(saved))}"] if saved else []
         log = self.run_dir / f"{self.node.name}.qemu.log"
         pid = host.spawn([*self.command(), *incoming], log=log, cwd=self.run_dir)
         self._pid_file.write_text(str(pid))
@@ -217,7 +218,7 @@ class Machine:
         self.qmp(
             {"execute": "stop"},
             {"execute": "migrate-set-parameters", "arguments": {"max-bandwidth": 1 << 33}},
-            {"execute": "migrate", "arguments": {"uri": f"exec:cat > {to}"}},
+            {"execute": "migrate", "arguments": {"uri": f"exec:cat > {shlex.quote(str(to))}"}},
         )
 
     def finish_saving(self) -> None:
@@ -235,7 +236,7 @@ class Machine:
         """Let a machine run that was started from a saved state."""
         wait_for(
             f"{self.node.name} to load its state",
-            lambda: self.qmp({"execute": "query-status"})["status"] != "inmigrate",
+            lambda: (self.qmp({"execute": "query-status"}) or {}).get("status", "inmigrate") != "inmigrate",
             seconds=120,
             evidence=self.log_tail,
         )

@@ -78,8 +78,15 @@ class Remote:
     def each(self, work: Callable[[str], T], names: Iterable[str] | None = None) -> dict[str, T]:
         """Run `work` on nodes at the same time."""
         wanted = tuple(names or self.names)
-        with ThreadPoolExecutor(len(wanted)) as pool:
+        pool = ThreadPoolExecutor(len(wanted))
+        patient = True
+        try:
             return dict(zip(wanted, pool.map(work, wanted), strict=True))
+        except KeyboardInterrupt:
+            patient = False  # what they wait for may take minutes, and ends with the machines
+            raise
+        finally:
+            pool.shutdown(wait=patient)
 
     # -------------------------------------------------------- keys
 
@@ -100,8 +107,8 @@ class Remote:
                 f"  Port {machine.ssh_port}",
                 f"  HostKeyAlias [127.0.0.1]:{machine.ssh_port}",
             ]
-        config += ["Host *", f"  IdentityFile {self.client_key()}", "  IdentitiesOnly yes"]
-        config += [f"  UserKnownHostsFile {self.run_dir}/known_hosts", "  StrictHostKeyChecking yes"]
+        config += ["Host *", f'  IdentityFile "{self.client_key()}"', "  IdentitiesOnly yes"]
+        config += [f'  UserKnownHostsFile "{self.run_dir}/known_hosts"', "  StrictHostKeyChecking yes"]
         config += [
             "  BatchMode yes",
             "  ConnectTimeout 150",
@@ -123,7 +130,7 @@ class Remote:
             "-o",
             "ControlMaster=auto",
             "-o",
-            f"ControlPath={self.run_dir}/cm-{name}-{user}",
+            f'ControlPath="{self.run_dir}/cm-{name}-{user}"',
             "-o",
             "ControlPersist=600",
         ]
@@ -173,18 +180,25 @@ class Remote:
 
     def put_tree(self, name: str, tree: Path) -> None:
         """Copy a directory's files, with their modes and as root's, over a node's root."""
+        limit = COMMAND[self.accelerator]
         pack = ["tar", "-C", str(tree), "--owner=0", "--group=0", "-cf", "-", "."]
-        content = subprocess.run(pack, capture_output=True, check=True).stdout
         # times are left out: a resumed guest's clock may be behind
         argv = [*self.ssh_command(name), "tar -C / --no-overwrite-dir -xmf -"]
-        done = subprocess.run(argv, input=content, capture_output=True, timeout=COMMAND[self.accelerator])
+        try:
+            content = subprocess.run(pack, capture_output=True, check=True, timeout=limit).stdout
+            done = subprocess.run(argv, input=content, capture_output=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            tail = self.machine(name).log_tail()
+            raise LabError(f"{name}: files were not copied within {limit:.0f} s\n{tail}") from None
         if done.returncode:
             raise LabError(f"{name}: files were not copied: {done.stderr.decode(errors='replace')[-500:]}")
 
     def drop_connections(self, names: Iterable[str] | None = None) -> None:
         for name in names or self.names:
             for path in self.run_dir.glob(f"cm-{name}-*"):
-                subprocess.run(["ssh", "-o", f"ControlPath={path}", "-O", "exit", "lab"], capture_output=True)
+                argv = ["ssh", "-o", f'ControlPath="{path}"', "-O", "exit", "lab"]
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    subprocess.run(argv, capture_output=True, timeout=10)
                 path.unlink(missing_ok=True)
 
     # ----------------------------------------------------------- waiting
@@ -242,7 +256,8 @@ class Remote:
 
 
 def _make_key(path: Path, comment: str) -> Path:
-    if not path.exists():
+    if not public_part(path).exists():  # the part that is written last
+        path.unlink(missing_ok=True)
         host.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path], seconds=20)
     return path
 

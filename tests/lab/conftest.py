@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from fabric_plan.cli.common import read_inventory
 from lab import driver, host
+from lab.build import build
 from lab.driver import CLEAN, Lab
 from lab.errors import LabUnavailableError
 from lab.spec import from_fabric
 from tests.lab.plan import Plan
 from tests.lab.tool import ROOT, Tool
 
-# The example ring on the lab's hardware: no speed is asked of it, and it is given its time.
-INVENTORY = ROOT / "inventories" / "lab4.yaml"
+# The example ring on the lab's hardware: no speed is asked of it, and it is given its time. The smoke tier
+# takes any fabric that a lab can be made of.
+INVENTORY = Path(os.environ.get("FABRIC_PLAN_LAB_INVENTORY", ROOT / "inventories" / "lab4.yaml")).absolute()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Booting virtual machines is asked for (``-m lab``), never a side effect of running all tests."""
     asked = "lab" in config.option.markexpr
     for item in items:
-        if "tests/lab" in item.path.as_posix():
+        if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.lab)
             item.add_marker(pytest.mark.enable_socket)
             if not asked:
@@ -34,6 +38,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # The tutorial boots a lab of its own, and there is one at a time: it comes before that of all others, and
     # leaves them the nodes that it applied the plan to.
     items.sort(key=lambda item: item.path.name != "test_tutorial.py")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """What a record is a record of."""
+    if "lab" not in config.option.markexpr:
+        return None
+    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(argv, capture_output=True, text=True).stdout.strip() or "unknown"
+    return f"lab: {INVENTORY.name} at commit {commit}, {os.cpu_count()} processors"
 
 
 @dataclass(slots=True)
@@ -46,6 +59,7 @@ class Session:
     def at(self, state: str) -> Lab:
         """Return the lab in a kept state."""
         if self.untouched != state:
+            self.untouched = None
             with host.stage(f"restore of `{state}`"):
                 self.lab.restore(state)
             self.untouched = state
@@ -54,8 +68,8 @@ class Session:
 
 @pytest.fixture(scope="session")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """The example ring, rendered."""
-    out = tmp_path_factory.mktemp("rendered") / "lab4"
+    """The lab's fabric, rendered."""
+    out = tmp_path_factory.mktemp("rendered") / INVENTORY.stem
     argv = [sys.executable, "-m", "fabric_plan", "render", "-i", str(INVENTORY), "-o", str(out)]
     subprocess.run(argv, check=True, capture_output=True, cwd=ROOT)
     return Plan.read(out)
@@ -63,12 +77,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[Session]:
-    """The lab of the example ring; one that is up already is taken and left up."""
+    """The lab of the inventory; one that is up already is taken and left up."""
     spec = from_fabric(read_inventory(str(INVENTORY)).fabric)
     running = (host.run_dir() / driver.STATE).exists()
     if running:
         lab = Lab.open()
-        if lab.spec != spec:
+        if (lab.spec, lab.artifacts) != (spec, build(host.cache_dir())):
             pytest.fail("another lab is up: fabric-plan lab down", pytrace=False)
         yield Session(lab, None)
         return

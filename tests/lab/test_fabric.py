@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lab.driver import Lab
 from lab.spec import Function, Node
 from tests.lab import traffic
@@ -103,20 +105,28 @@ def rule(ingress: Function, source: Function, target: Function, egress: Function
     )
 
 
-def prepare_hairpin(lab: Lab) -> None:
+BY_DESTINATION = "sparkring-relay-marker --device {device} --rule {far}=0x88b5 --managed"
+BY_SOURCE_PORT = (
+    "mlx5-rdma-tx-rewrite-probe --device {device} --source-port 65535 "
+    "--replacement-ethertype 0x88b5 --attach --managed"
+)
+# soft-RoCE takes the UDP source port from it
+LABEL_OF_PORT_65535 = "--flow_label=16383"
+
+
+def prepare_hairpin(lab: Lab, marker: str = BY_DESTINATION) -> None:
     """Addresses, routes and markers for one way over a relay, and its two rules, all by hand."""
     start, out, relay, first, second, far, arrival = through(lab)
     for node, own, mine, theirs, gateway in (
         (start, out, "10.79.0.1", "10.79.0.2", first),
         (far, arrival, "10.79.0.2", "10.79.0.1", second),
     ):
-        marker = f"sparkring-relay-marker --device {own.rdma} --rule {theirs}=0x88b5 --managed"
         lab.ssh(
             node.name,
             f"dev={own.netdev}; nmcli device set $dev managed no; ip link set $dev mtu 9000 up; "
             f"ip address add {mine}/32 dev $dev; ip route add {theirs}/32 dev $dev src {mine}; "
             f"ip neigh replace {theirs} lladdr {gateway.mac} dev $dev nud permanent; "
-            f"systemd-run -q --unit=marker {marker}",
+            f"systemd-run -q --unit=marker {marker.format(device=own.rdma, far=theirs)}",
         )
         lab.wait(node.name, "the marker", "nft list tables | grep -q rdma_tx")
     for function in (first, second):
@@ -128,8 +138,13 @@ def prepare_hairpin(lab: Lab) -> None:
     lab.ssh(relay.name, f"{rule(first, out, arrival, second)} && {rule(second, arrival, out, first)}")
 
 
-def test_a_rule_written_by_hand_forwards_rdma_in_hardware(lab: Lab) -> None:
-    prepare_hairpin(lab)
+@pytest.mark.parametrize(
+    ("marker", "options"),
+    [(BY_DESTINATION, ""), (BY_SOURCE_PORT, LABEL_OF_PORT_65535)],
+    ids=["marked by destination", "marked by source port"],
+)
+def test_a_rule_written_by_hand_forwards_rdma_in_hardware(lab: Lab, marker: str, options: str) -> None:
+    prepare_hairpin(lab, marker)
     start, out, relay, first, second, far, arrival = through(lab)
     for function in (first, second):
         (entry,) = traffic.filters(lab, relay.name, function.netdev)
@@ -137,7 +152,8 @@ def test_a_rule_written_by_hand_forwards_rdma_in_hardware(lab: Lab) -> None:
     table = lab.out(relay.name, f"cat /sys/kernel/debug/mlx5/{first.pci}/nic/fs/tc/hairpin_table_dump")
     assert table.endswith("refcnt 1 num_channels 4 num_packets 1024")
     before = traffic.forwarded(lab, relay.name)
-    traffic.rdma_write(lab, (start.name, out.rdma, "10.79.0.1"), (far.name, arrival.rdma, "10.79.0.2"))
+    ends = (start.name, out.rdma, "10.79.0.1"), (far.name, arrival.rdma, "10.79.0.2")
+    traffic.rdma_write(lab, *ends, options=options)
     assert traffic.hardware_packets(lab, relay.name, first.netdev) >= 100
     assert traffic.hardware_packets(lab, relay.name, second.netdev) >= 100
     assert traffic.forwarded(lab, relay.name) == before
@@ -145,10 +161,10 @@ def test_a_rule_written_by_hand_forwards_rdma_in_hardware(lab: Lab) -> None:
 
 def test_a_second_marker_on_a_device_is_refused_and_rules_end_with_their_owner(lab: Lab) -> None:
     name, function = lab.names[0], lab.spec.nodes[0].functions[0]
-    marker = f"--device {function.rdma} --source-port 65535 --replacement-ethertype 0x88b5 --attach --managed"
-    lab.ssh(name, f"systemd-run -q --unit=marker mlx5-rdma-tx-rewrite-probe {marker}")
+    marker = BY_SOURCE_PORT.format(device=function.rdma)
+    lab.ssh(name, f"systemd-run -q --unit=marker {marker}")
     tables = "nft list tables | grep -q rdma_tx"
     lab.wait(name, "the marker", tables)
-    assert lab.ssh(name, f"mlx5-rdma-tx-rewrite-probe {marker}", check=False).code == 75
+    assert lab.ssh(name, marker, check=False).code == 75
     lab.ssh(name, "systemctl kill --signal=KILL marker")
     lab.wait(name, "the killed marker's rules to go", f"! {tables}")

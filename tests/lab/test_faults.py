@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from lab.driver import Lab
@@ -178,6 +180,21 @@ def test_a_fault_can_be_there_from_boot_on(lab: Lab) -> None:
     lab.fault(name, "rule_errno", function.pci, "95", at_boot=True)
     lab.power_cut(name)
     assert lab.out(name, f"cat /sys/kernel/debug/fakecx7/{function.pci}/rule_errno") == "95"
+
+
+def test_a_state_that_is_kept_again_replaces_the_one_before(lab: Lab) -> None:
+    name, state = lab.names[0], "kept-again"
+    for content in ("first", "second"):
+        lab.ssh(name, f"echo {content} > /root/kept")
+        lab.save(state)
+        lab.restore(state)
+        assert lab.out(name, "cat /root/kept") == content
+    shutil.rmtree(lab.saves / state)
+
+
+def test_a_card_that_is_not_there_is_not_swapped(factory: Lab) -> None:
+    with pytest.raises(LabError, match="no function enp1s0f0np0"):
+        factory.nic_swap(factory.names[0], {"enp1s0f0np0": "4c:bb:47:99:00:01"})
 
 
 def test_every_file_fault_is_there(factory: Lab) -> None:

@@ -19,7 +19,7 @@ LIMIT_S = 5400
 
 def test_every_command_does_what_the_page_says(plan: Plan) -> None:
     if (host.run_dir() / driver.STATE).exists():
-        pytest.skip("a lab is up: fabric-plan lab down")
+        pytest.fail("another lab is up: fabric-plan lab down", pytrace=False)
     boot, render, apply, verify, down = commands()
     # The page is read by a person in a fresh clone: nothing of this test's own environment may help.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

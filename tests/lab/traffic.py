@@ -42,6 +42,10 @@ def forwarded(lab: Lab, node: str) -> int:
 
 
 SNMP = "grep ^Ip: /proc/net/snmp"
+# Fails where there is no journal to look into.
+ORDERING_CYCLES = (
+    "journalctl -b --no-pager | awk 'tolower($0) ~ /ordering cycle/ { print } END { exit NR < 100 }'"
+)
 
 
 def _forwarded(snmp: str) -> int:
@@ -99,6 +103,7 @@ def rdma_write(
     iterations: int = 100,
     port: int = PERFTEST_PORT,
     limit_s: int = 200,
+    options: str = "",
 ) -> None:
     """ib_write_lat between (node, device, address) and another; the control connection takes the management
     LAN.
@@ -106,7 +111,7 @@ def rdma_write(
     Raises LabError when it fails, or takes longer than `limit_s`: a client waits for ever for what is lost.
     """
     (near, near_device, near_address), (far, far_device, far_address) = source, target
-    words = f"-F -p {port} -n {iterations} -d"
+    words = f"-F -p {port} -n {iterations} {options} -d"
     listening(lab, far, far_device, far_address, port, f"{words} {far_device}")
     lab.ssh(
         near,
