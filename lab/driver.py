@@ -236,10 +236,11 @@ class Lab(Remote):
         self.each(lambda name: self.wait(name, "ssh", f"date -s @{int(time.time())} >/dev/null"))
 
     def down(self) -> None:
-        """End every node and the management LAN; kept states stay."""
+        """End every node and the management LAN; kept states and the consoles' last words stay."""
         self.drop_connections()
         for machine in self.machines():
             machine.stop()
+            machine.disk.unlink(missing_ok=True)
         if pid := self._switch():
             os.kill(pid, signal.SIGTERM)
         (self.run_dir / STATE).unlink(missing_ok=True)

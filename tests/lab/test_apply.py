@@ -8,8 +8,11 @@ import os
 import signal
 from difflib import ndiff
 
+import pytest
+
 from fabric_plan.node.transaction.state import LIVE
 from lab.driver import Lab
+from lab.faults import FAULTS
 from tests.lab.plan import Plan
 from tests.lab.test_scenarios import assert_hardware_paths, assert_healthy
 from tests.lab.tool import Done, Tool
@@ -27,12 +30,15 @@ for d in $(printf '/etc/%s ' $etc) /usr/local/lib/fabric-plan; do
 done
 for f in /sys/class/net/en[pP]*f[01]np[01]; do
   d=${f##*/}; echo "$d $(cat $f/mtu)"; ip -4 -o addr show dev $d | awk '{print $2, $4}'
-  tc filter show dev $d ingress
+  tc qdisc show dev $d; tc filter show dev $d ingress
+  cat /sys/kernel/debug/fakecx7/$(basename $(readlink $f/device))/state
 done
+ip -4 rule; ip -4 neigh show nud permanent | sort
+sysctl -a 2>/dev/null | grep -E '^net.ipv4.(ip_forward|conf.*(arp|rp_filter|redirects))'
 # NetworkManager counts the metric of the management port up in the order in which ports come up at a boot.
 ip -4 route show table all | grep -v linkdown | sed '/dev enP7s7/s/ metric [0-9]*//' | sort; iptables -S
 find /run/netplan /run/sysctl.d /run/systemd/system.control ! -type d 2>/dev/null
-systemctl list-units --no-legend --plain 'fabric-plan-m*' | awk '{print $1, $3}'
+systemctl list-units --no-legend --plain 'fabric-plan-*' | awk '{print $1, $3}'
 """
 
 
@@ -88,6 +94,39 @@ def test_the_probe_is_green_after_a_reboot_of_all(applied: Tool, plan: Plan) -> 
     assert done.status == 0, done.findings
     lab.each(lambda name: assert_healthy(lab, plan, name))
     assert_hardware_paths(lab, plan, plan.paths())
+
+
+@pytest.mark.parametrize("refused", ["a rule", "a reload"])
+def test_what_the_card_refuses_is_undone_and_comes_once_it_is_allowed(
+    applied: Tool, plan: Plan, refused: str
+) -> None:
+    lab = applied.lab
+    rule = applied.plan.node(VICTIM).rules[0]
+    function = next(f for f in plan.functions(VICTIM) if f["netdev"] == rule.dev)
+    if refused == "a rule":
+        lab.ssh(VICTIM, f"tc filter del dev {rule.dev} ingress pref {rule.pref}")
+        name, value = "rule_errno", "95"
+    else:
+        param = (
+            f"devlink dev param set pci/{function['pci']} name hairpin_queue_size value 1024 cmode driverinit"
+        )
+        lab.ssh(
+            VICTIM, f"{param} && devlink dev reload pci/{function['pci']} action driver_reinit", seconds=300
+        )
+        here = f"tc filter show dev {rule.dev} ingress 2>/dev/null | grep -qw in_hw"
+        lab.wait(VICTIM, "the rules to come back", here, seconds=400)
+        plan.wait_all_settled(lab)
+        name, value = "reload", "busy"
+    before = states(lab)
+    lab.fault(VICTIM, name, rule.dev, value)
+    done = applied.change("apply")
+    assert done.status == 1 and done.ends[VICTIM] == "rolled back", (done.ends, done.said)
+    assert rule.dev in done.document["nodes"][VICTIM]["message"], done.document
+    assert_states(lab, before)
+    lab.fault(VICTIM, name, rule.dev, FAULTS[name].off)
+    done = applied.change("apply")
+    assert done.ends[VICTIM] == "applied", (done.ends, done.said)
+    assert_healthy(lab, plan, VICTIM)
 
 
 def test_rollback_gives_the_factory_state_back(applied: Tool, factory_states: dict[str, str]) -> None:
