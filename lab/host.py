@@ -33,6 +33,8 @@ UNPRIVILEGED: Mapping[str, str] = {"fakeroot": "fakeroot", "newuidmap": "uidmap"
 KEYRING = (Path("/usr/share/keyrings/debian-archive-keyring.gpg"), "debian-archive-keyring")
 MIN_QEMU = (7, 2)  # the first with datagram netdevs over unix sockets
 SBIN = "/usr/sbin:/sbin"
+# The name of a unix socket has 107 bytes; ssh's, with a node's name and a suffix, takes the most.
+LONGEST_RUN_DIR = 64
 
 
 def environment() -> dict[str, str]:
@@ -225,6 +227,11 @@ def run_dir() -> Path:
     disks lie there, and with a short name, for those of unix sockets are.
     """
     path = Path(os.environ.get("FABRIC_PLAN_LAB_RUN") or f"/var/tmp/fabric-plan-lab-{os.getuid()}")
+    if len(os.fsencode(path.absolute())) > LONGEST_RUN_DIR:
+        raise LabError(
+            f"{path} is too long a name: unix sockets lie in it",
+            hint=f"set FABRIC_PLAN_LAB_RUN to one of at most {LONGEST_RUN_DIR} bytes",
+        )
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.stat().st_uid != os.getuid():
         raise LabError(

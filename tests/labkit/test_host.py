@@ -62,3 +62,12 @@ def test_nodes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("lab.driver.MEMORY_MIB", 1 << 40)
     with pytest.raises(LabUnavailableError, match="of memory"):
         check_room(ring(2))
+
+
+def test_a_run_directory_too_long_for_sockets_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FABRIC_PLAN_LAB_RUN", str(tmp_path / ("x" * 80)))
+    with pytest.raises(LabError, match="too long a name"):
+        host.run_dir()
+    assert list(tmp_path.iterdir()) == []
