@@ -29,6 +29,7 @@ def test_every_command_does_what_the_page_says(plan: Plan) -> None:
             command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        print("\n".join(line for line in done.stderr.splitlines() if line.startswith("lab:")))
         return done.stdout
 
     try:
