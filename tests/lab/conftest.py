@@ -121,7 +121,7 @@ def planned(session: Session, plan: Plan) -> Lab:
             for batch in lab.batches():
                 lab.reboot(*batch)
             plan.wait_all_settled(lab)
-        lab.save(plan.planned)
+        plan.keep(lab, plan.planned)
     return session.at(plan.planned)
 
 

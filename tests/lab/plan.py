@@ -78,7 +78,15 @@ class Plan:
         """Keep the nodes as `apply` has just left them. Ends them."""
         with host.stage("nodes settle"):
             self.wait_all_settled(lab)
-        lab.save(self.applied)
+        self.keep(lab, self.applied)
+
+    def keep(self, lab: Lab, state: str) -> None:
+        """Keep the nodes once no neighbour entry waits for a timer: every test that starts from there sees it
+        run out at the same moment, and a kernel that then asks a broken node finds one fault more. Ends them.
+        """
+        with host.stage("neighbour entries at rest"):
+            lab.each(lambda name: self.wait_at_rest(lab, name))
+        lab.save(state)
 
     def node(self, name: str) -> dict[str, Any]:
         """A node's part."""
@@ -164,3 +172,11 @@ class Plan:
             for f in self.functions(name)
         ]
         lab.wait(name, "the planned addresses", " && ".join(there))
+
+    def wait_at_rest(self, lab: Lab, name: str) -> None:
+        """Wait until a node's entries for its neighbours are stale: a reachable one becomes so within 45 s,
+        and stays that as long as nobody uses it.
+        """
+        devices = "|".join(function["netdev"] for function in self.functions(name))
+        states = "for state in reachable delay probe incomplete; do ip -4 neigh show nud $state; done"
+        lab.wait(name, "neighbour entries at rest", f"! {{ {states}; }} | grep -qE 'dev ({devices}) '")
