@@ -205,7 +205,7 @@ def test_5_what_a_function_reload_takes_comes_back_by_itself(meshed: Lab, plan: 
     planned = sum(r["dev"] == dev for r in plan.node(relay)["rules"])
     left = meshed.out(
         relay,
-        f"devlink dev reload pci/{function['pci']} action driver_reinit && "
+        f"devlink dev reload pci/{function['pci']} action driver_reinit >/dev/null && "
         f"{{ tc filter show dev {dev} ingress; ip -4 -o address show dev {dev}; }} 2>/dev/null || true",
         seconds=300,
     )
