@@ -20,8 +20,9 @@ RECORD = "/run/fabric-plan/apply.json"
 SECONDS = 1200
 CUT_S = 60
 
-# All that apply could leave behind, and all that lives: two nodes in the same state print the same. Without
-# driver values, for no driver is reloaded to bring them back.
+# All that apply could leave behind, and all that lives: two nodes in the same state print the same. Not
+# driver values, for no driver is reloaded to bring them back; nor the kernel's own qdisc, whose quantum
+# is that of the MTU at the time.
 STATE = r"""
 etc="netplan NetworkManager systemd/system sysctl.d fabric-plan"
 for d in $(printf '/etc/%s ' $etc) /usr/local/lib/fabric-plan; do
@@ -29,7 +30,7 @@ for d in $(printf '/etc/%s ' $etc) /usr/local/lib/fabric-plan; do
 done
 for f in /sys/class/net/en[pP]*f[01]np[01]; do
   d=${f##*/}; echo "$d $(cat $f/mtu)"; ip -4 -o addr show dev $d | awk '{print $2, $4}'
-  tc qdisc show dev $d; tc filter show dev $d ingress
+  tc qdisc show dev $d | grep -v fq_codel; tc filter show dev $d ingress
   grep -v hairpin /sys/kernel/debug/fakecx7/$(basename $(readlink $f/device))/state
 done
 ip -4 rule; ip -4 neigh show nud permanent | sort
