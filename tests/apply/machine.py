@@ -55,6 +55,19 @@ FOREIGN = {
 PROGRAM = b"\x7fELF\x02\x01\x01\xff\xfe a marker's program is no text\n"
 
 
+def running(root: str) -> list[int]:
+    """Return the processes whose last word is this root: the node program below it."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[-2:] == [os.fsencode(root), b""]:
+            found.append(int(place.parent.name))
+    return found
+
+
 class Service(Process):
     """A process that systemd would run, the leader of a session of its own."""
 
@@ -233,12 +246,21 @@ class Machine(World):
         self.state["log"], self.state["broken"] = self.log, self.broken
         self.wrap()
 
+    def _at_work(self) -> bool:
+        """Tell whether anything that systemd or an SSH session started runs; a session that was cut may leave
+        its program behind, which ends what it was told to do.
+        """
+        return (
+            any(job.is_alive() for job in self._jobs)
+            or any(service.poll() is None for service in self.services.values())
+            or len(self.ssh.family()) > 1
+            or bool(running(str(self.root)))
+        )
+
     def rest(self) -> None:
-        """Wait until nothing that systemd started runs any more."""
+        """Wait until nothing runs on the machine any more."""
         deadline = time.monotonic() + ENDED_S
-        while any(job.is_alive() for job in self._jobs) or any(
-            service.poll() is None for service in self.services.values()
-        ):
+        while self._at_work():
             assert time.monotonic() < deadline, "something runs on and on"
             time.sleep(0.02)
         self._jobs.clear()

@@ -93,6 +93,49 @@ def test_a_wrong_rule_is_replaced_alone(applied: Chain) -> None:
     assert all(machine.log == [] for name, machine in applied.machines.items() if name != "spark2")
 
 
+def lose_rules(machine: Machine, count: int) -> list[str]:
+    """Take live rules of a machine away; returns where they stood, as a fault of tc names them."""
+    lost = [machine.state["filters"].pop(0) for _ in range(count)]
+    return [f"{rule['dev']} {rule['pref']} {rule['handle']}" for rule in lost]
+
+
+def test_an_undo_owes_no_more_than_what_stood(applied: Chain) -> None:
+    machine = applied.machines["spark2"]
+    whole = len(machine.state["filters"])
+    refused, _ = lose_rules(machine, 2)
+    machine.state["faults"]["refuse_add"] = {refused: True}
+    lasting = machine.lasting()
+    result = applied.change("apply", "--json")
+    assert result.status == 1, str(result)
+    assert applied.ends(result) == {**UNCHANGED, "spark2": "rolled back"}
+    notes = " ".join(result.json["nodes"]["spark2"]["notes"])
+    assert "the mesh is what it was before, which was not whole" in notes, str(result)
+    assert machine.lasting() == lasting and machine.timers == {}
+    assert len(machine.state["filters"]) == whole - 1
+    machine.state["faults"].clear()
+    assert applied.ends(applied.change("apply", "--json")) == {**UNCHANGED, "spark2": "applied"}
+
+
+def test_an_undo_that_loses_what_stood_says_so(applied: Chain) -> None:
+    machine = applied.machines["spark2"]
+    whole = len(machine.state["filters"])
+    (refused,) = lose_rules(machine, 1)
+    machine.state["faults"]["refuse_add"] = {refused: True}
+
+    def lose_another() -> None:
+        (another,) = lose_rules(machine, 1)
+        machine.state["faults"]["refuse_add"][another] = True
+
+    machine.during[r"^tc filter add"] = lose_another
+    result = applied.change("apply", "--json")
+    assert result.status == 1, str(result)
+    assert applied.ends(result) == {**UNCHANGED, "spark2": "rollback failed"}
+    machine.state["faults"].clear()
+    machine.pass_time()
+    assert machine.timers == {}
+    assert len(machine.state["filters"]) == whole
+
+
 def held_up(machine: Machine, pattern: str) -> tuple[threading.Event, threading.Event]:
     """Hold the machine up at its next call like `pattern`; the first event says that it is there."""
     there, on = threading.Event(), threading.Event()

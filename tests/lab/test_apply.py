@@ -8,6 +8,8 @@ import os
 import signal
 from difflib import ndiff
 
+import pytest
+
 from fabric_plan.node.transaction.state import LIVE
 from lab.driver import Lab
 from lab.faults import FAULTS
@@ -99,26 +101,31 @@ def test_the_probe_is_green_after_a_reboot_of_all(applied: Tool, plan: Plan) -> 
     assert_hardware_paths(lab, plan, plan.paths())
 
 
-def test_a_reload_that_the_card_refuses_is_undone_and_comes_once_it_is_allowed(
-    applied: Tool, plan: Plan
+@pytest.mark.parametrize("refused", ["a rule", "a reload"])
+def test_what_the_card_refuses_is_undone_and_comes_once_it_is_allowed(
+    applied: Tool, plan: Plan, refused: str
 ) -> None:
     lab = applied.lab
     rule = applied.plan.node(VICTIM).rules[0]
-    function = next(f for f in plan.functions(VICTIM) if f["netdev"] == rule.dev)
-    param = f"devlink dev param set pci/{function['pci']} name hairpin_queue_size value 1024 cmode driverinit"
-    reload = f"devlink dev reload pci/{function['pci']} action driver_reinit"
-    lab.ssh(VICTIM, f"{param} && {reload}", seconds=300)
-    here = f"tc filter show dev {rule.dev} ingress 2>/dev/null | grep -qw in_hw"
-    lab.wait(VICTIM, "the rules to come back", here, seconds=400)
-    plan.wait_all_settled(lab)
+    if refused == "a rule":
+        name, value = "rule_errno", "95"
+        lab.ssh(VICTIM, f"tc filter del dev {rule.dev} ingress pref {rule.pref}")
+    else:
+        name, value = "reload", "busy"
+        pci = next(f["pci"] for f in plan.functions(VICTIM) if f["netdev"] == rule.dev)
+        param = f"devlink dev param set pci/{pci} name hairpin_queue_size value 1024 cmode driverinit"
+        lab.ssh(VICTIM, f"{param} && devlink dev reload pci/{pci} action driver_reinit", seconds=300)
+        here = f"tc filter show dev {rule.dev} ingress 2>/dev/null | grep -qw in_hw"
+        lab.wait(VICTIM, "the rules to come back", here, seconds=400)
+        plan.wait_all_settled(lab)
     before, settings = states(lab), states(lab, SETTINGS)
-    lab.fault(VICTIM, "reload", rule.dev, "busy")
+    lab.fault(VICTIM, name, rule.dev, value)
     done = applied.change("apply")
     assert done.status == 1 and done.ends[VICTIM] == "rolled back", (done.ends, done.said)
     assert rule.dev in done.document["nodes"][VICTIM]["message"], done.document
     assert_states(lab, before)
     assert_states(lab, settings, SETTINGS)
-    lab.fault(VICTIM, "reload", rule.dev, FAULTS["reload"].off)
+    lab.fault(VICTIM, name, rule.dev, FAULTS[name].off)
     done = applied.change("apply")
     assert done.ends[VICTIM] == "applied", (done.ends, done.said)
     assert_healthy(lab, plan, VICTIM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import bundle, network, services, store
+from . import bundle, mesh, network, services, store
 from .bundle import Entry
 from .faults import point
 from .generations import record_path
@@ -82,16 +82,18 @@ def plan(node: Node, state: State, entries: tuple[Entry, ...]) -> tuple[Tried, .
 
 def note_before(node: Node, sysctls: tuple[str, ...], interfaces: tuple[str, ...]) -> dict[str, object]:
     """Return what an undo puts back: sysctl values, the active profile and the MTU of each interface, our
-    active units.
+    active units, what stands of the mesh.
     """
     profiles = network.active(node) if interfaces else {}
+    units = services.active(node)
     return {
         "sysctls": {name: node.tree.read(f"/proc/sys/{name}", SYSCTL_BYTES) for name in sysctls},
         "profiles": {
             name: network.UNKNOWN if profiles is None else profiles.get(name) for name in interfaces
         },
         "mtus": {name: node.tree.read(network.mtu_path(name)) for name in interfaces},
-        "units": sorted(services.active(node)),
+        "units": sorted(units),
+        "mesh": mesh.standing(node) if services.MESH in units else None,
     }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import bundle, execute, generations, network, services, steps, store
+from . import bundle, execute, generations, mesh, network, services, steps, store
 from . import state as phases
 from .faults import point
 from .node import Node
@@ -45,12 +45,12 @@ def undo(node: Node, state: State) -> None:
     point("undo.stopped")
     problems = _Problems()
     entries = _entries(node, state)
-    mesh = any(steps.KINDS[kind].mesh for kind in state.touched)
+    meshed = any(steps.KINDS[kind].mesh for kind in state.touched)
     forward = bool({"forward", "forward-stop"} & set(state.touched))
     before = set(state.before.get("units", []))
     # The units of the trial go while its own scripts still are there to take its rules away.
-    if mesh or forward:
-        problems.attempt("stopping units", lambda: _stop_units(node, state, before, mesh, forward))
+    if meshed or forward:
+        problems.attempt("stopping units", lambda: _stop_units(node, state, before, meshed, forward))
     point("undo.units-stopped")
     problems.attempt("taking the trial's files away", lambda: take_away(node, state))
     point("undo.taken-away")
@@ -78,8 +78,8 @@ def undo(node: Node, state: State) -> None:
     point("undo.interfaces")
     if forward and services.FORWARD in before:
         problems.attempt("forwarding", lambda: _again(node, services.FORWARD, "forward.sh", "start"))
-    if mesh:
-        problems.attempt("the mesh", lambda: _mesh_again(node, before, {e.path for e in entries}))
+    if meshed:
+        problems.attempt("the mesh", lambda: _mesh_again(node, state, before, {e.path for e in entries}))
     point("undo.mesh")
     for interface in state.reloaded:
         state.note(
@@ -107,13 +107,13 @@ def _entries(node: Node, state: State) -> tuple[bundle.Entry, ...]:
         return ()
 
 
-def _stop_units(node: Node, state: State, before: set[str], mesh: bool, forward: bool) -> None:
+def _stop_units(node: Node, state: State, before: set[str], meshed: bool, forward: bool) -> None:
     extra = services.active(node) - before
     order = [*sorted(unit for unit in extra if services.MARKER.match(unit)), services.MESH, services.FORWARD]
     for unit in order:
         if unit in extra:
             node.must(["systemctl", "stop", unit], 130, "systemctl")
-    if mesh and services.MESH not in before and services.script_path(node, state, "mesh-down.sh"):
+    if meshed and services.MESH not in before and services.script_path(node, state, "mesh-down.sh"):
         path = services.script_path(node, state, "mesh-down.sh") or ""
         # The mesh is the trial's own, and whoever uses RDMA now does so without it once it is gone.
         node.must(node.script(path, "--force"), 110, "mesh-down.sh")
@@ -148,9 +148,16 @@ def _again(node: Node, unit: str, script: str, *arguments: str) -> None:
         node.must(["systemctl", "start", unit], 130, "systemctl")
 
 
-def _mesh_again(node: Node, before: set[str], tried: set[str]) -> None:
+def _mesh_again(node: Node, state: State, before: set[str], tried: set[str]) -> None:
     if services.MESH in before:
-        _again(node, services.MESH, "mesh-up.sh")
+        try:
+            _again(node, services.MESH, "mesh-up.sh")
+        except RefusalError as refusal:
+            # What was broken before the trial, and still will not come up, is no fault of the undo.
+            whole = services.is_active(node, services.MESH)
+            if not (whole and mesh.kept(state.before.get("mesh"), mesh.standing(node))):
+                raise
+            state.note(f"the mesh is what it was before, which was not whole: {refusal.message}")
     for unit in sorted(before):
         match = services.MARKER.match(unit)
         if match and f"{MARKERS}{match[1]}.env" in tried:
