@@ -178,3 +178,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FabricPlanError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130

@@ -59,19 +59,25 @@ class Lab(Remote):
             state = json.loads((directory / STATE).read_text())
         except FileNotFoundError:
             raise LabError("no lab is up", hint="make lab, or fabric-plan lab up -i INVENTORY") from None
-        paths = {name: Path(state["artifacts"][name]) for name in ("kernel", "initramfs", "image")}
-        return Lab(
-            spec=LabSpec.from_json(state["spec"]),
-            artifacts=Artifacts(
-                **paths, release=state["artifacts"]["release"], digest=state["artifacts"]["digest"]
-            ),
-            accelerator=state["accelerator"],
-            run_dir=directory,
-            saves=Path(state["saves"]),
-            ports=tuple(state["ports"]),
-            boot_faults=state["boot_faults"],
-            swapped=state["swapped"],
-        )
+        try:
+            paths = {name: Path(state["artifacts"][name]) for name in ("kernel", "initramfs", "image")}
+            return Lab(
+                spec=LabSpec.from_json(state["spec"]),
+                artifacts=Artifacts(
+                    **paths, release=state["artifacts"]["release"], digest=state["artifacts"]["digest"]
+                ),
+                accelerator=state["accelerator"],
+                run_dir=directory,
+                saves=Path(state["saves"]),
+                ports=tuple(state["ports"]),
+                boot_faults=state["boot_faults"],
+                swapped=state["swapped"],
+            )
+        except KeyError as missing:
+            raise LabError(
+                f"{directory / STATE} says nothing of {missing}: another version started this lab",
+                hint="end it from the checkout that it was started from: make lab-down",
+            ) from None
 
     def _remember(self) -> None:
         document: dict[str, Any] = {

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab import host
-from lab.driver import check_room
+from lab.cli import main
+from lab.driver import STATE, Lab, check_room
 from lab.errors import LabError, LabUnavailableError
 from lab.spec import ring
 
@@ -71,3 +72,21 @@ def test_a_run_directory_too_long_for_sockets_is_refused(
     with pytest.raises(LabError, match="too long a name"):
         host.run_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lab_of_another_version_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text('{"accelerator": "tcg"}')
+    with pytest.raises(LabError, match="says nothing of 'artifacts': another version") as error:
+        Lab.open(tmp_path)
+    assert "make lab-down" in "\n".join(error.value.lines())
+
+
+def test_an_interrupted_verb_says_no_more_than_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lab, "open", interrupted)
+    assert main(["status"]) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
