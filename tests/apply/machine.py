@@ -13,13 +13,11 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,9 @@ import yaml
 from fabric_plan.node.collect.network import SYSCTLS_IPV4, SYSCTLS_IPV6
 from fabric_plan.planner.model import NodePlan
 from tests.apply import printed
+from tests.apply.programs import Programs, Service, running
 from tests.node.txn import world
-from tests.node.txn.processes import Process, Spawner
+from tests.node.txn.processes import Process
 from tests.node.txn.world import MANAGEMENT, PROFILES, RefusalError, World, install_tools
 from tests.scripts import standin
 from tests.scripts.standin import write_sysfs
@@ -55,56 +54,6 @@ FOREIGN = {
 PROGRAM = b"\x7fELF\x02\x01\x01\xff\xfe a marker's program is no text\n"
 
 
-def running(root: str) -> list[int]:
-    """Return the processes whose last word is this root: the node program below it."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[-2:] == [os.fsencode(root), b""]:
-            found.append(int(place.parent.name))
-    return found
-
-
-class Service(Process):
-    """A process that systemd would run, the leader of a session of its own."""
-
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            list(command),
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def wait(self, timeout: float) -> int:
-        return self._process.wait(timeout)
-
-    def kill(self, how: int = signal.SIGKILL) -> None:
-        try:
-            os.killpg(self.pid, how)
-        except ProcessLookupError:
-            return
-
-
-class _Programs(Spawner):
-    """Starts the node program as a real process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def start(self, words: Sequence[str], environment: Mapping[str, str], request: str = "") -> Process:
-        return Service(words, environment)
-
-
 class Machine(World):
     """The node of `plan` behind the SSH server `ssh`, as it left the factory."""
 
@@ -115,7 +64,7 @@ class Machine(World):
         home.mkdir()
         names = tuple(planned.function.netdev for planned in plan.functions)
         self.state = new_state(plan, home / "root")
-        super().__init__(home, names, _Programs(ssh.tools))
+        super().__init__(home, names, Programs(ssh.tools))
         self._jobs: list[threading.Thread] = []
         self._kept_states: dict[str, State] = {}
         self._next_pid = 4000
