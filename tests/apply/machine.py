@@ -27,9 +27,9 @@ import yaml
 from fabric_plan.node.collect.network import SYSCTLS_IPV4, SYSCTLS_IPV6
 from fabric_plan.planner.model import NodePlan
 from tests.apply import printed
-from tests.apply.programs import Programs, Service, running
+from tests.apply.programs import Programs, running
 from tests.node.txn import world
-from tests.node.txn.processes import Process
+from tests.node.txn.processes import Outside, Process
 from tests.node.txn.world import MANAGEMENT, PROFILES, RefusalError, World, install_tools
 from tests.scripts import standin
 from tests.scripts.standin import write_sysfs
@@ -595,7 +595,7 @@ class Machine(World):
         super()._job(verb, unit)
 
     def _spawn(self, command: list[str]) -> Process:
-        return Service(command, self.env())
+        return Outside(command, self.env())
 
 
 def queue_pair_of(device: str, pid: int) -> str:

@@ -154,8 +154,8 @@ def _mesh_again(node: Node, state: State, before: set[str], tried: set[str]) -> 
             _again(node, services.MESH, "mesh-up.sh")
         except RefusalError as refusal:
             # What was broken before the trial, and still will not come up, is no fault of the undo.
-            whole = services.is_active(node, services.MESH)
-            if not (whole and mesh.kept(state.before.get("mesh"), mesh.standing(node))):
+            up = services.is_active(node, services.MESH)
+            if not (up and mesh.kept(state.before.get("mesh"), mesh.standing(node))):
                 raise
             state.note(f"the mesh is what it was before, which was not whole: {refusal.message}")
     for unit in sorted(before):

@@ -67,8 +67,8 @@ class Process:
             os.killpg(self.pid, how)
 
 
-class Outside:
-    """A command in a process of its own, with what a `Process` can."""
+class Outside(Process):
+    """A command in a process of its own, with what a `Process` can; nobody reads what it prints."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -76,18 +76,18 @@ class Outside:
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.poll = self._process.poll
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """Return None while it runs; then its status."""
+        return self._process.poll()
 
     def wait(self, timeout: float) -> int:
         """Wait for its end. Raises `subprocess.TimeoutExpired`."""
         return self._process.wait(timeout)
-
-    def kill(self, how: int = signal.SIGKILL) -> None:
-        """Send a signal to it and to what it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, how)
 
 
 class Spawner:

@@ -109,7 +109,7 @@ class World:
         self.contexts: list[dict[str, Any]] = []
         self.unit_texts: dict[str, str] = {}
         self.timers: dict[str, list[str]] = {}
-        self.services: dict[str, Process | Outside] = {}
+        self.services: dict[str, Process] = {}
         self.environment: dict[str, str] = {}
         self.during: dict[str, Callable[[], None]] = {}
         wired = {"id": "Wired connection 1", "iface": None, "addresses": ["192.168.1.11/24"], "file": None}
@@ -604,7 +604,7 @@ class World:
             self.services[unit] = self._spawn(command)
         return ""
 
-    def _spawn(self, command: list[str]) -> Process | Outside:
+    def _spawn(self, command: list[str]) -> Process:
         """Start the node program as systemd would, by the words with which it calls itself again."""
         if command[3].endswith(".pyz"):
             assert command[1:3] == ["-I", "-S"], command
